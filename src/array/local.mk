@@ -1,0 +1,2 @@
+noinst_LIBRARIES += src/array/libarray.a
+src_array_libarray_a_SOURCES =

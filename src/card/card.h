@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: BSD-2-Clause
+ *
+ * A card: N controllers as one device, in a directory: card.json, the media (or their names) and
+ * one LMDB environment a controller. Lines are spread over controllers by a hash of (file, line);
+ * each control record goes to two of them. Offers the flash contract.
+ */
+#ifndef GILD_CARD_CARD_H
+#define GILD_CARD_CARD_H
+
+#include <sys/types.h>
+
+#include "flash.h"
+#include "ftl/ftl.h"
+
+#define CARD_CONTROLLERS_MAX 16
+
+struct card_format {
+	uint64_t size;           /* bytes of the medium; 0: all of a block device */
+	const char *device;      /* block device to use as the medium, or NULL: a file in the directory */
+	unsigned controllers;    /* 0: 4 */
+	unsigned op_percent;     /* 0: 28 */
+	bool savings_spare;
+	uint64_t volume_bytes;
+	bool force;              /* also over a card that exists */
+};
+
+struct card_info { /* what card.json and the superblocks say */
+	uint8_t uuid[16];
+	unsigned version, controllers, op_percent;
+	uint64_t size, raw_bytes, usable_bytes, erase_block;
+	bool savings_spare, clean;
+	char medium[4096];       /* path */
+};
+
+struct card_options {
+	struct ftl_options ftl;
+	const char *holder;      /* who uses it, shown to others who try ("gildfs on /srv/www") */
+};
+
+/* `dir` is made when missing (0700). -EEXIST: it holds a card or other files and not `force`;
+ * -ENOSPC; -EINVAL. A sentence is logged; on errors nothing is left behind. */
+int card_format(const char *dir, const struct card_format *f);
+/* Errors, each logged as a sentence with the remedy: -ENOENT no such directory; -ENODATA not a card;
+ * -EBUSY in use (the holder is named); -EPROTO newer version; -EUCLEAN, -ESTALE damaged or map
+ * missing ("run gild recover"); -EIO. Nothing is changed on disk when it fails. */
+int card_open(struct flash **out, const char *dir, const struct card_options *o);
+/* Rebuilds every controller's environment from its log. */
+int card_recover(const char *dir);
+int card_describe(const char *dir, struct card_info *out); /* errors as card_open; takes no lock */
+/* N open controllers as a card, without a directory (tests). Owns them: close closes all. */
+int card_assemble(struct flash **out, struct flash *const *controllers, unsigned n);
+/* Per controller numbers of an open card; -EINVAL beyond the last. */
+int card_controller_stats(struct flash *card, unsigned i, struct flash_stats *out);
+
+#endif

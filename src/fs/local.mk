@@ -1,0 +1,2 @@
+noinst_LIBRARIES += src/fs/libfs.a
+src_fs_libfs_a_SOURCES =
