@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: BSD-2-Clause
+ *
+ * The control socket: how gild talks to a running mount. A UNIX stream socket under /run/gildfs (or
+ * $XDG_RUNTIME_DIR/gildfs), named after the mount point; requests and replies are one JSON object a
+ * line. Root and the mount's owner only.
+ */
+#ifndef GILD_TOOLS_CONTROL_H
+#define GILD_TOOLS_CONTROL_H
+
+#include <jansson.h>
+
+struct control;
+
+/* Answers one request; returns a new object. Runs on the control thread. */
+typedef json_t *(*control_fn)(void *arg, const char *command, const json_t *args);
+
+int control_start(struct control **out, const char *mountpoint, control_fn fn, void *arg);
+void control_stop(struct control *c); /* NULL-safe */
+/* {"command": command} to the mount at `mountpoint`; the reply's reference is the caller's. -ENOENT:
+ * no gildfs is mounted there. -ECONNREFUSED, -EPROTO, -ETIMEDOUT. */
+int control_query(const char *mountpoint, const char *command, json_t **reply);
+
+#endif
