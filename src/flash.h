@@ -11,7 +11,10 @@
  * the life of the card set (start above flash_stats.max_stamp, plus a gap after an unclean stop).
  * It is stored with the data and returned. Per sector the highest stamp wins, everywhere: replay,
  * recovery, mirrors. The caller orders calls on the same sectors itself: of two calls that overlap,
- * the one with the higher stamp starts after the other returned.
+ * the one with the higher stamp starts after the other returned. A call with an old stamp is not an
+ * error (legs are reconciled that way): where the map or a control record (or its kept deletion)
+ * already has a higher stamp it changes nothing. Only tombstones are not looked up by a write: who
+ * replays old data applies the tombstones first.
  *
  * Epochs. Data carries the 32-bit epoch of its file as the caller gave it; reads return it and skip
  * what is older than they ask for. That is how a caller drops a whole file in one step: it raises
@@ -90,6 +93,7 @@ enum flash_ctl {
 	FLASH_CTL_CLEANING = 4, /* "cleaning F from version V" */
 	FLASH_CTL_MEMBER = 5, /* array membership generation */
 	FLASH_CTL_CACHE = 6,  /* the cache's own: file number blocks, backing identity */
+	FLASH_CTL_CARD = 7,   /* the card's own: controllers out of use */
 	FLASH_CTL_KINDS = 16,
 };
 #define FLASH_CTL_KEY 16     /* bytes of a key */
@@ -147,16 +151,20 @@ struct flash_ops {
 	/* Control records; len 0 deletes (logged, durable after flush like the rest). */
 	int (*ctl_put)(struct flash *f, enum flash_ctl kind, const uint8_t key[FLASH_CTL_KEY],
 		       const void *value, size_t len, uint64_t stamp);
-	/* *len: room on entry, size on return. -ENOENT. */
+	/* *len: room on entry, size on return. -ENOENT: *stamp is then that of the deletion while
+	 * it is still kept, else 0. -EOVERFLOW: *len says what is needed, nothing is copied. */
 	int (*ctl_get)(struct flash *f, enum flash_ctl kind, const uint8_t key[FLASH_CTL_KEY],
 		       void *value, size_t *len, uint64_t *stamp);
-	/* In key order; fn != 0 ends the walk with that value. fn may call ctl_put and trim. */
+	/* Each record of the kind once, in any order; fn != 0 ends the walk with that value. fn may
+	 * call every other operation; what it puts or deletes may or may not be walked. */
 	int (*ctl_walk)(struct flash *f, enum flash_ctl kind,
 			int (*fn)(void *arg, const uint8_t key[FLASH_CTL_KEY], const void *value,
 				  size_t len, uint64_t stamp),
 			void *arg);
-	/* Everything present, in address order; not a snapshot. fn as above. */
-	int (*walk)(struct flash *f, int (*fn)(void *arg, const struct flash_extent *e), void *arg);
+	/* Everything of one kind whose first sector is (file, sector) or later, in that order; not
+	 * a snapshot. fn as above. */
+	int (*walk)(struct flash *f, enum flash_kind kind, uint64_t file, uint64_t sector,
+		    int (*fn)(void *arg, const struct flash_extent *e), void *arg);
 	void (*set_reclaim)(struct flash *f, flash_reclaim_fn fn, void *arg); /* NULL: keep all */
 	void (*stats)(struct flash *f, struct flash_stats *out);
 	void (*health)(struct flash *f, struct flash_health *out);

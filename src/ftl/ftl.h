@@ -59,6 +59,14 @@ int ftl_open(struct flash **out, struct media *m, struct meta *meta, const struc
 /* Rebuilds the environment (emptied first) from the log alone. */
 int ftl_recover(struct media *m, struct meta *meta);
 
+/* flush in two halves, for a card whose controllers share one medium (one media flush for all):
+ * begin writes everything acknowledged so far and returns 1 and a token when the medium must be
+ * flushed now, 0 when all of it is durable already, or an error; end is told that flush's result
+ * (called exactly once after a 1, also on errors; returns 0 or the error). Any thread; several
+ * pairs may overlap. */
+int ftl_flush_begin(struct flash *f, uint64_t *token);
+int ftl_flush_end(struct flash *f, uint64_t token, int media_result);
+
 /* Without `background`: one round of GC (when space is short), checkpoint (when due), footers. */
 int ftl_step(struct flash *f);
 /* Forces a checkpoint: afterwards nothing needs replay. */
