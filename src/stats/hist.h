@@ -13,7 +13,7 @@
 #include <stdint.h>
 
 #define HIST_SUB_BITS 5
-#define HIST_BUCKETS ((64 - HIST_SUB_BITS) << HIST_SUB_BITS)
+#define HIST_BUCKETS ((64 - HIST_SUB_BITS + 1) << HIST_SUB_BITS)
 
 struct hist {
 	_Atomic uint64_t count, sum, max;
