@@ -50,7 +50,8 @@ uint64_t media_size(const struct media *m);
 void media_get_stats(const struct media *m, struct media_stats *out);
 void media_close(struct media *m); /* NULL-safe; does not flush */
 
-/* ---- the fault injector (media_fault.c): a medium with a volatile write cache and bad luck ---- */
+/* The fault injector (media_fault.c): a medium with a volatile write cache and bad luck. A range
+ * discarded through it reads as before, as zeros or as rubbish, as the seed has it. */
 
 struct media_fault;
 
@@ -64,8 +65,9 @@ enum media_cut_keep { /* which unflushed writes survive a power cut */
 enum media_fault_op { MEDIA_OP_READ, MEDIA_OP_WRITE, MEDIA_OP_FLUSH, MEDIA_OP_DISCARD,
 		      MEDIA_OP_EVENT, MEDIA_OPS };
 
-/* Wraps `lower` (owned: closed with *out). Writes stay in memory until a flush; reads see them.
- * Calls are numbered from 1: every read is free, every write, flush, discard and event counts. */
+/* Wraps `lower` (owned: closed with *out; not another injector). Writes stay in memory until a
+ * flush; reads see them. Calls are numbered from 1: every read is free, every write, flush, discard
+ * and event counts. */
 int media_open_fault(struct media **out, struct media_fault **ctl, struct media *lower,
 		     uint64_t seed);
 uint64_t media_fault_calls(const struct media_fault *f);
@@ -73,17 +75,21 @@ uint64_t media_fault_calls(const struct media_fault *f);
  * that is cut joins the unflushed ones. 0: never. */
 void media_fault_cut_at(struct media_fault *f, uint64_t call);
 bool media_fault_is_cut(const struct media_fault *f);
-/* Power returns: unflushed writes are kept or lost per `keep` and the seed, then calls work. */
+/* Power returns: unflushed writes are kept or lost per `keep` and the seed, then calls work and no
+ * cut is set. Without a cut before: the power goes and comes between two calls. */
 void media_fault_restore(struct media_fault *f, enum media_cut_keep keep);
 /* A step outside the medium (an LMDB commit) in the same order; -EIO when cut. */
 int media_fault_event(struct media_fault *f);
-/* The n-th next call of this kind fails once with `error` (negative errno). */
+/* The n-th next call of this kind fails once with `error` (negative errno); 0: disarms. A write
+ * that fails may have written any of its 512-byte pieces; a flush that fails loses any of the
+ * unflushed writes; events and reads just fail. */
 void media_fault_fail(struct media_fault *f, enum media_fault_op op, uint64_t nth, int error);
 void media_fault_flip(struct media_fault *f, uint64_t byte_off, unsigned bit); /* durable image */
 void media_fault_kill(struct media_fault *f, bool dead); /* every call -EIO while dead */
 void media_fault_delay(struct media_fault *f, uint64_t ns); /* each call sleeps that long */
 void media_fault_lie(struct media_fault *f, bool on); /* flush answers 0 and does nothing */
-/* Writes to [off, off+len) land `shift` bytes away (a misdirected write), once. */
+/* The n-th next write lands `shift` bytes away (a multiple of MEDIA_ALIGN), once, and answers 0. A
+ * place outside the medium makes it a lost write. */
 void media_fault_misdirect(struct media_fault *f, uint64_t nth_write, int64_t shift);
 
 #endif
