@@ -1,0 +1,32 @@
+# Tests that are not one layer's own: the command line, the house rules, real mounts, benchmarks.
+# `make check` needs no root. `make check-fuse` mounts (root, /dev/fuse). `make check-all` runs both
+# and ends with one line that counts them. `make bench` measures ratios.
+AM_TESTS_ENVIRONMENT = \
+	GILD='$(abs_top_builddir)/src/tools/gild'; export GILD; \
+	GILDFS='$(abs_top_builddir)/src/tools/gildfs'; export GILDFS; \
+	BUILD='$(abs_top_builddir)'; export BUILD; \
+	SRC='$(abs_top_srcdir)'; export SRC;
+
+cli_tests = tests/cli/options.sh
+lint_tests = tests/lint/layers.sh tests/lint/sizes.sh tests/lint/manual.sh
+dist_check_SCRIPTS += $(cli_tests) $(lint_tests) $(fuse_tests)
+TESTS += $(cli_tests) $(lint_tests)
+EXTRA_DIST += tests/summary tests/lib.sh tests/README
+
+fuse_tests = tests/fuse/shown-by.sh tests/fuse/bad-input.sh tests/fuse/trees.sh tests/fuse/kill9.sh \
+	tests/fuse/recover.sh tests/fuse/coherence.sh
+
+# Automake's harness, given other tests: a fresh set of logs, so that check's stay.
+check-fuse: all
+	$(MAKE) $(AM_MAKEFLAGS) check-TESTS TESTS='$(fuse_tests)' TEST_SUITE_LOG=fuse-suite.log
+
+check-all: all
+	-$(MAKE) $(AM_MAKEFLAGS) check
+	-$(MAKE) $(AM_MAKEFLAGS) check-fuse
+	$(top_srcdir)/tests/summary $(TEST_LOGS) $(fuse_tests:.sh=.log)
+
+check-valgrind: $(check_PROGRAMS)
+	for t in $(check_PROGRAMS); do \
+		CK_FORK=no valgrind -q --error-exitcode=1 --leak-check=full ./$$t || exit 1; done
+
+.PHONY: check-fuse check-all check-valgrind bench

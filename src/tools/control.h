@@ -14,6 +14,9 @@ struct control;
 /* Answers one request; returns a new object. Runs on the control thread. */
 typedef json_t *(*control_fn)(void *arg, const char *command, const json_t *args);
 
+/* Where the sockets are; returns buf. */
+const char *control_directory(char *buf, size_t len);
+/* `mountpoint` as realpath(3) gives it, found before mounting: afterwards that would ask ourselves. */
 int control_start(struct control **out, const char *mountpoint, control_fn fn, void *arg);
 void control_stop(struct control *c); /* NULL-safe */
 /* {"command": command} to the mount at `mountpoint`; the reply's reference is the caller's. -ENOENT:
