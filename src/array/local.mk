@@ -1,2 +1,2 @@
 noinst_LIBRARIES += src/array/libarray.a
-src_array_libarray_a_SOURCES =
+src_array_libarray_a_SOURCES = src/array/array.c src/array/array.h

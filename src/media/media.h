@@ -28,6 +28,7 @@ enum media_flags {
 	MEDIA_DIRECT = 1 << 1,   /* O_DIRECT where the file takes it */
 	MEDIA_READONLY = 1 << 2,
 	MEDIA_DISCARD = 1 << 3,  /* media_discard punches holes in files; on devices it always works */
+	MEDIA_PEEK = 1 << 4,     /* with MEDIA_READONLY: no lock, the owner may write meanwhile */
 };
 
 /* A regular file or block device. `size` 0: what is there. -ENOSPC when the filesystem cannot hold

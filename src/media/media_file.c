@@ -290,7 +290,7 @@ static int media_file_open_fd(struct media_file *f, unsigned flags, struct stat 
 	if (flags & MEDIA_CREATE) {
 		f->fd = open(f->path, mode | O_CREAT | O_EXCL, 0600);
 	} else {
-		if (stat(f->path, st) == 0 && S_ISBLK(st->st_mode))
+		if (!(flags & MEDIA_PEEK) && stat(f->path, st) == 0 && S_ISBLK(st->st_mode))
 			mode |= O_EXCL;
 		f->fd = open(f->path, mode);
 	}
@@ -299,7 +299,7 @@ static int media_file_open_fd(struct media_file *f, unsigned flags, struct stat 
 	f->device = S_ISBLK(st->st_mode);
 	if (!f->device && !S_ISREG(st->st_mode))
 		return -EINVAL;
-	if (!f->device && flock(f->fd, LOCK_EX | LOCK_NB) < 0)
+	if (!f->device && !(flags & MEDIA_PEEK) && flock(f->fd, LOCK_EX | LOCK_NB) < 0)
 		return errno == EWOULDBLOCK ? -EBUSY : -errno;
 	return 0;
 }
@@ -333,7 +333,8 @@ int media_open_file(struct media **out, const char *path, uint64_t size, unsigne
 	int rc;
 
 	*out = NULL;
-	if (size % MEDIA_ALIGN || ((flags & MEDIA_CREATE) && (size == 0 || flags & MEDIA_READONLY)))
+	if (size % MEDIA_ALIGN || ((flags & MEDIA_CREATE) && (size == 0 || flags & MEDIA_READONLY)) ||
+	    ((flags & MEDIA_PEEK) && !(flags & MEDIA_READONLY)))
 		return -EINVAL;
 	f = calloc(1, sizeof(*f));
 	if (!f)

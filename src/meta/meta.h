@@ -41,6 +41,8 @@ struct meta_hook {
  * (address space only). A damaged file gives -EUCLEAN and stays untouched. */
 int meta_open(struct meta **out, const char *dir, const char *const *tables, uint64_t map_bytes,
 	      bool create);
+/* Looks at an environment without opening it or changing anything: 0, -ENOENT, -EUCLEAN (logged) ... */
+int meta_check(const char *dir);
 void meta_close(struct meta *m); /* NULL-safe; no transaction may be open */
 void meta_set_hook(struct meta *m, const struct meta_hook *hook);
 uint64_t meta_bytes_written(const struct meta *m); /* estimate: dirty pages + meta pages committed */

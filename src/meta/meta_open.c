@@ -69,8 +69,7 @@ static int meta_join(char *buf, size_t len, const char *dir, const char *name)
 	return snprintf(buf, len, "%s/%s", dir, name) < (int)len ? 0 : -ENAMETOOLONG;
 }
 
-/* 0: there and sound; -ENOENT: to be made. */
-static int meta_inspect(const char *dir)
+int meta_check(const char *dir)
 {
 	char path[4096];
 	struct stat st;
@@ -145,7 +144,7 @@ int meta_open(struct meta **out, const char *dir, const char *const *tables, uin
 	int rc;
 
 	*out = NULL;
-	rc = meta_inspect(dir);
+	rc = meta_check(dir);
 	fresh = rc == -ENOENT;
 	if (rc < 0 && !(fresh && create))
 		return rc;
