@@ -8,7 +8,8 @@
  * reader pins every page freed since.
  *
  * All errors are negative errno: -ENOENT key or environment absent, -EEXIST, -ENOSPC map or disk
- * full, -EUCLEAN damaged or not ours, -EIO. Keys <= META_KEY_MAX bytes, order is memcmp's.
+ * full, -EUCLEAN damaged, not ours or without one of the tables, -EIO. Keys <= META_KEY_MAX bytes,
+ * order is memcmp's.
  */
 #ifndef GILD_META_META_H
 #define GILD_META_META_H
@@ -41,7 +42,7 @@ struct meta_hook {
  * (address space only). A damaged file gives -EUCLEAN and stays untouched. */
 int meta_open(struct meta **out, const char *dir, const char *const *tables, uint64_t map_bytes,
 	      bool create);
-/* Looks at an environment without opening it or changing anything: 0, -ENOENT, -EUCLEAN (logged) ... */
+/* Looks at an environment without opening or changing it: 0, -ENOENT, -EUCLEAN (logged), -EIO. */
 int meta_check(const char *dir);
 void meta_close(struct meta *m); /* NULL-safe; no transaction may be open */
 void meta_set_hook(struct meta *m, const struct meta_hook *hook);

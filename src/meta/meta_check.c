@@ -4,58 +4,27 @@
  *
  * LMDB trusts its file: a page beyond the end is a SIGBUS and a senseless root an abort. So the two
  * meta pages (0 and 1, the newer one counts) are read and judged here first, with the roots of
- * the free list and of the main table. The layout is that of LMDB 0.9 (data format 1) on this
- * machine; another format or byte order is refused by its magic number or version.
+ * the free list and of the main table. Another format or byte order is refused by
+ * its magic number or version.
  *
  * The file may rightly be shorter than the last page number says: LMDB does not write a page that
- * was taken from the end and given back in the same transaction. As this cannot be told from a
- * truncated file by its length, meta_commit() lengthens such a file at once (meta_extend_file).
+ * was taken from the end and given back in the same transaction. meta_commit() lengthens such a file
+ * at once (meta_extend_file), but the power can go before. So a short file is sound if all that is
+ * missing is in the free list (meta_free.c), and truncated otherwise.
  */
 #include <config.h>
 
 #include <errno.h>
 #include <fcntl.h>
-#include <stddef.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/log.h"
+#include "meta/meta_file.h"
 #include "meta/meta_priv.h"
 
-#define META_MAGIC 0xBEEFC0DEu
-#define META_VERSION 1u
-#define META_PAGE_BRANCH 0x01
-#define META_PAGE_LEAF 0x02
-#define META_PAGE_META 0x08
-#define META_NO_ROOT UINT64_MAX
-#define META_FIRST_PAGE 2
-
-struct meta_page_header {
-	uint64_t number;
-	uint16_t pad, flags;
-	uint16_t lower, upper;
-};
-
-struct meta_tree { /* LMDB's MDB_db */
-	uint32_t page_size;
-	uint16_t flags, depth;
-	uint64_t branches, leaves, overflows, entries, root;
-};
-
-struct meta_page { /* a meta page: header and LMDB's MDB_meta */
-	struct meta_page_header header;
-	uint32_t magic, version;
-	uint64_t address, map_size;
-	struct meta_tree tree[2]; /* free list, main */
-	uint64_t last_page, txn;
-};
-
-_Static_assert(sizeof(struct meta_page_header) == 16, "LMDB's page header is 16 bytes");
-_Static_assert(sizeof(struct meta_tree) == 48, "LMDB's tree record is 48 bytes");
-_Static_assert(offsetof(struct meta_page, last_page) == 136, "LMDB's meta page is laid out so");
-
-static int meta_check_pread(int fd, void *buf, size_t len, uint64_t off)
+int meta_file_pread(int fd, void *buf, size_t len, uint64_t off)
 {
 	ssize_t n;
 
@@ -67,14 +36,26 @@ static int meta_check_pread(int fd, void *buf, size_t len, uint64_t off)
 	return n == (ssize_t)len ? 0 : -EUCLEAN;
 }
 
+/* Besides the obvious: LMDB would take flags from here (a fixed address, another key order), and it
+ * writes transaction n to page n % 2. */
 static bool meta_page_is_sound(const struct meta_page *p, uint64_t number)
 {
 	uint32_t size = p->tree[0].page_size;
 
 	return p->header.number == number && (p->header.flags & META_PAGE_META) &&
 	       p->magic == META_MAGIC && p->version == META_VERSION && size >= 512 &&
-	       size <= 65536 && (size & (size - 1)) == 0 && p->last_page >= 1 &&
+	       size <= 65536 && (size & (size - 1)) == 0 && p->address == 0 &&
+	       p->tree[0].flags == META_FREE_FLAGS && p->tree[1].flags == 0 &&
+	       (p->txn == 0 || p->txn % 2 == number) && p->last_page >= 1 &&
 	       p->last_page < UINT64_MAX / 65536;
+}
+
+int meta_page_check(const struct meta_page_header *h, uint64_t number, uint32_t size)
+{
+	if (h->number != number || !(h->flags & (META_PAGE_BRANCH | META_PAGE_LEAF)) ||
+	    h->lower < sizeof(*h) || h->lower > h->upper || h->upper > size)
+		return -EUCLEAN;
+	return 0;
 }
 
 static int meta_check_root(int fd, const struct meta_page *p, const struct meta_tree *t)
@@ -85,15 +66,11 @@ static int meta_check_root(int fd, const struct meta_page *p, const struct meta_
 
 	if (t->root == META_NO_ROOT)
 		return t->entries == 0 ? 0 : -EUCLEAN;
-	if (t->root < META_FIRST_PAGE || t->root > p->last_page || t->depth == 0 || t->depth > 32)
+	if (t->root < META_FIRST_PAGE || t->root > p->last_page || t->depth == 0 ||
+	    t->depth > META_DEPTH_MAX)
 		return -EUCLEAN;
-	rc = meta_check_pread(fd, &h, sizeof(h), t->root * size);
-	if (rc < 0)
-		return rc;
-	if (h.number != t->root || !(h.flags & (META_PAGE_BRANCH | META_PAGE_LEAF)) ||
-	    h.lower < sizeof(h) || h.lower > h.upper || h.upper > size)
-		return -EUCLEAN;
-	return 0;
+	rc = meta_file_pread(fd, &h, sizeof(h), t->root * size);
+	return rc < 0 ? rc : meta_page_check(&h, t->root, size);
 }
 
 static int meta_check_fd(int fd, const char **why)
@@ -105,25 +82,27 @@ static int meta_check_fd(int fd, const char **why)
 	if (fstat(fd, &st) < 0)
 		return -errno;
 	*why = "its first page is not LMDB's";
-	rc = meta_check_pread(fd, &pages[0], sizeof(pages[0]), 0);
+	rc = meta_file_pread(fd, &pages[0], sizeof(pages[0]), 0);
 	if (rc < 0)
 		return rc;
 	if (!meta_page_is_sound(&pages[0], 0))
 		return -EUCLEAN;
 	*why = "its second page is not LMDB's";
-	rc = meta_check_pread(fd, &pages[1], sizeof(pages[1]), pages[0].tree[0].page_size);
+	rc = meta_file_pread(fd, &pages[1], sizeof(pages[1]), pages[0].tree[0].page_size);
 	if (rc < 0)
 		return rc;
 	if (!meta_page_is_sound(&pages[1], 1) ||
 	    pages[1].tree[0].page_size != pages[0].tree[0].page_size)
 		return -EUCLEAN;
 	newest = &pages[pages[1].txn > pages[0].txn];
-	*why = "it is shorter than it says";
-	if ((uint64_t)st.st_size < (newest->last_page + 1) * newest->tree[0].page_size)
-		return -EUCLEAN;
 	*why = "a root page is damaged";
 	rc = meta_check_root(fd, newest, &newest->tree[0]);
-	return rc < 0 ? rc : meta_check_root(fd, newest, &newest->tree[1]);
+	if (rc == 0)
+		rc = meta_check_root(fd, newest, &newest->tree[1]);
+	if (rc < 0)
+		return rc;
+	*why = "it is shorter than it says";
+	return meta_check_length(fd, newest, (uint64_t)st.st_size / newest->tree[0].page_size);
 }
 
 int meta_check_file(const char *path)

@@ -2,8 +2,8 @@
  *
  * Opening and closing an environment.
  *
- * The file is judged by meta_check_file() before LMDB sees it. A new environment becomes durable
- * with its directory entry before meta_open() returns.
+ * The file is judged by meta_check_file() before LMDB sees it. A new environment is durable, with
+ * its directory entry, before meta_open() returns.
  */
 #include <config.h>
 
@@ -99,13 +99,13 @@ static int meta_open_tables(struct meta *m, const char *const *tables, bool crea
 	}
 	if (rc < 0) {
 		mdb_txn_abort(txn);
-		return rc;
+		return rc == -ENOENT ? -EUCLEAN : rc; /* tables are made with the environment */
 	}
 	return meta_error(mdb_txn_commit(txn));
 }
 
-static int meta_open_env(struct meta *m, const char *const *tables, uint64_t map_bytes,
-			 bool create)
+static int meta_open_env(struct meta *m, const char *dir, unsigned flags,
+			 const char *const *tables, uint64_t map_bytes, bool create)
 {
 	int rc, dead;
 	MDB_stat st;
@@ -117,7 +117,7 @@ static int meta_open_env(struct meta *m, const char *const *tables, uint64_t map
 	if ((rc = mdb_env_set_maxdbs(m->env, META_TABLES)) ||
 	    (rc = mdb_env_set_maxreaders(m->env, META_READERS)) ||
 	    (rc = mdb_env_set_mapsize(m->env, map_bytes)) ||
-	    (rc = mdb_env_open(m->env, m->dir, MDB_NOTLS | MDB_NORDAHEAD, 0600)) ||
+	    (rc = mdb_env_open(m->env, dir, flags | MDB_NOTLS | MDB_NORDAHEAD, 0600)) ||
 	    (rc = mdb_reader_check(m->env, &dead)) || (rc = mdb_env_get_fd(m->env, &m->fd)) ||
 	    (rc = mdb_env_stat(m->env, &st)))
 		return meta_error(rc);
@@ -125,48 +125,74 @@ static int meta_open_env(struct meta *m, const char *const *tables, uint64_t map
 	return meta_open_tables(m, tables, create);
 }
 
-/* Makes the new names durable, from the file up to the directory that holds ours. */
-static int meta_sync_names(const char *dir)
+/* A new environment is made complete, tables and all, in a directory of its own and moved here, so
+ * that a power cut leaves none or a whole one: a data.mdb without its first pages is always damage. */
+static int meta_create(const char *dir, const char *const *tables, uint64_t map_bytes)
 {
-	char parent[4096];
-	int rc = meta_sync_directory(dir);
+	char path[4096], room[4096], fresh[4096], parent[4096];
+	struct meta m = {0};
+	int rc;
 
+	if (meta_join(path, sizeof(path), dir, "data.mdb") < 0 ||
+	    meta_join(room, sizeof(room), dir, "new") < 0 ||
+	    meta_join(fresh, sizeof(fresh), room, "data.mdb") < 0 ||
+	    meta_join(parent, sizeof(parent), dir, "..") < 0)
+		return -ENAMETOOLONG;
+	if ((mkdir(dir, 0700) < 0 && errno != EEXIST) || (mkdir(room, 0700) < 0 && errno != EEXIST))
+		return -errno;
+	if (unlink(fresh) < 0 && errno != ENOENT)
+		return -errno;
+	rc = meta_open_env(&m, room, MDB_NOLOCK, tables, map_bytes, true);
 	if (rc == 0)
-		rc = meta_join(parent, sizeof(parent), dir, "..");
+		rc = meta_error(mdb_env_sync(m.env, 1));
+	if (m.env)
+		mdb_env_close(m.env);
+	if (rc == 0 && rename(fresh, path) < 0)
+		rc = -errno;
+	if (rc < 0)
+		unlink(fresh);
+	rmdir(room);
+	if (rc == 0)
+		rc = meta_sync_directory(dir);
 	return rc < 0 ? rc : meta_sync_directory(parent);
+}
+
+static int meta_open_existing(struct meta **out, const char *dir, const char *const *tables,
+			      uint64_t map_bytes, bool create)
+{
+	struct meta *m = calloc(1, sizeof(*m));
+	int rc;
+
+	if (!m)
+		return -ENOMEM;
+	lock_init(&m->lock, "meta", RANK_META);
+	m->dir = strdup(dir);
+	rc = m->dir ? meta_open_env(m, dir, 0, tables, map_bytes, create) : -ENOMEM;
+	if (rc == 0)
+		rc = meta_extend_file(m);
+	if (rc < 0)
+		meta_close(m);
+	else
+		*out = m;
+	return rc;
 }
 
 int meta_open(struct meta **out, const char *dir, const char *const *tables, uint64_t map_bytes,
 	      bool create)
 {
-	struct meta *m;
-	bool fresh;
 	int rc;
 
 	*out = NULL;
 	rc = meta_check(dir);
-	fresh = rc == -ENOENT;
-	if (rc < 0 && !(fresh && create))
-		return rc;
-	if (fresh && mkdir(dir, 0700) < 0 && errno != EEXIST)
-		return -errno;
-	m = calloc(1, sizeof(*m));
-	if (!m)
-		return -ENOMEM;
-	lock_init(&m->lock, "meta", RANK_META);
-	m->dir = strdup(dir);
-	rc = m->dir ? meta_open_env(m, tables, map_bytes, create) : -ENOMEM;
-	if (rc == 0 && create)
-		rc = meta_extend_file(m);
-	if (rc == 0 && fresh)
-		rc = meta_sync_names(dir);
-	if (rc < 0) {
+	if (rc == -ENOENT && create)
+		rc = meta_create(dir, tables, map_bytes);
+	else if (rc < 0)
+		return rc; /* damage is logged, absence is the caller's business */
+	if (rc == 0)
+		rc = meta_open_existing(out, dir, tables, map_bytes, create);
+	if (rc < 0)
 		log_error("meta", "%s cannot be opened: %s", dir, strerror(-rc));
-		meta_close(m);
-		return rc;
-	}
-	*out = m;
-	return 0;
+	return rc;
 }
 
 void meta_close(struct meta *m)
