@@ -1,0 +1,361 @@
+/* SPDX-License-Identifier: BSD-2-Clause
+ *
+ * Who serves a request.
+ *
+ * Readers, one a core, read /dev/fuse and answer what memory or flash can answer. They must not be
+ * held up: a backing that hangs must not stop hits. Requests come in three kinds:
+ *
+ *   QUICK  never blocks: served by the reader.
+ *   TRY    served by the reader with CACHE_NOWAIT. If it would block, the operation calls fs_defer()
+ *          and returns; the message then goes to the pool and is parsed and served from the start,
+ *          so that nothing but the message itself is ever carried from one thread to the other.
+ *   POOL   may block on the backing: goes to the pool at once.
+ *
+ * A message goes to the pool whole: small ones as a copy, large ones by swapping buffers.
+ *
+ * Invariants:
+ *   1. A request is answered exactly once: by the operation that did not call fs_defer(), or here
+ *      when no operation saw it (garbage, INTERRUPT, no memory).
+ *   2. A reader serves with `nowait` set, unless the kind is QUICK, or the pool cannot take the
+ *      message (stopping, or too much memory in flight already: then blocking is the back-pressure).
+ *   3. READ and WRITE never wait for an invalidation: those have their own queue (fs_park.c).
+ *
+ * INTERRUPT is answered with ENOSYS: the kernel then sends no more of them and waits for the answer
+ * it gets anyway. All reading is by plain read(2) of the session's descriptor, libfuse parses and
+ * answers; so its own receive path (splice, allocation per request) is not used. A cloned
+ * descriptor per reader would gain nothing measurable.
+ *
+ * Readers are stopped by a signal whose default is to be ignored (SIGURG): read(2) returns EINTR.
+ * The signal is repeated until the thread is seen to end, so there is no race to lose; polling
+ * beside each read would cost a system call a request.
+ */
+#include "config.h"
+
+#include <errno.h>
+#include <linux/fuse.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/htab.h"
+#include "base/log.h"
+#include "fs/fs_priv.h"
+
+#define FS_WAKE_SIGNAL SIGURG
+#define FS_WAKE_AGAIN_NS 10000000
+
+enum fs_kind { FS_QUICK, FS_TRY, FS_POOL };
+
+static enum fs_kind fs_kind_of(uint32_t opcode)
+{
+	switch (opcode) {
+	case FUSE_LOOKUP:
+	case FUSE_GETATTR:
+	case FUSE_READ:
+	case FUSE_GETXATTR:
+		return FS_TRY;
+	case FUSE_INIT:
+	case FUSE_DESTROY:
+	case FUSE_OPEN:
+	case FUSE_FLUSH:
+	case FUSE_RELEASE:
+	case FUSE_INTERRUPT:
+		return FS_QUICK;
+	default:
+		return FS_POOL;
+	}
+}
+
+static void fs_count(struct fs *f, uint32_t opcode)
+{
+	stats_inc(f->stats, fuse_requests);
+	if (opcode == FUSE_LOOKUP)
+		stats_inc(f->stats, fuse_lookups);
+	else if (opcode == FUSE_GETATTR)
+		stats_inc(f->stats, fuse_getattrs);
+	else if (opcode == FUSE_READ)
+		stats_inc(f->stats, fuse_reads);
+}
+
+static void fs_reply_raw(struct fs *f, uint64_t unique, int err)
+{
+	struct fuse_out_header out = { .len = sizeof(out), .error = -err, .unique = unique };
+
+	if (write(fuse_session_fd(f->session), &out, sizeof(out)) < 0)
+		log_debug("fs", "a request was gone before it was refused: %m");
+}
+
+/* ---- a thread's own state ---- */
+
+void fs_thread_free(void *arg)
+{
+	struct fs_thread *t = arg;
+
+	free(t->reply);
+	free(t);
+}
+
+struct fs_thread *fs_self(struct fs *f)
+{
+	struct fs_thread *t = pthread_getspecific(f->self);
+
+	if (t)
+		return t;
+	t = calloc(1, sizeof(*t));
+	if (!t)
+		return NULL;
+	t->fs = f;
+	t->reply = malloc(FS_MAX_IO);
+	if (!t->reply || pthread_setspecific(f->self, t) != 0) {
+		fs_thread_free(t);
+		return NULL;
+	}
+	return t;
+}
+
+bool fs_defer(struct fs_thread *t, fuse_req_t req, long err)
+{
+	if (err != -EAGAIN || !t->nowait)
+		return false;
+	t->again = true;
+	fuse_reply_none(req);
+	return true;
+}
+
+bool fs_within(const struct fs_thread *t, const void *p, size_t len)
+{
+	size_t at = (size_t)((const char *)p - t->msg->data);
+
+	return at <= t->msg->len && len <= t->msg->len - at;
+}
+
+/* ---- serving ---- */
+
+static void fs_serve(struct fs_thread *t, struct fs_msg *m, bool nowait)
+{
+	struct fuse_buf buf = { .size = m->len, .mem = m->data };
+
+	t->msg = m;
+	t->nowait = nowait;
+	t->again = false;
+	fuse_session_process_buf(t->fs->session, &buf);
+}
+
+static void fs_pool_run(struct work *w)
+{
+	struct fs_msg *m = container_of(w, struct fs_msg, work);
+	struct fs *f = m->fs;
+	struct fs_thread *t = fs_self(f);
+
+	if (t)
+		fs_serve(t, m, false);
+	else
+		fs_reply_raw(f, ((struct fuse_in_header *)m->data)->unique, ENOMEM);
+	fs_msg_put(m);
+}
+
+/* Hands the reader's message to the pool; serves it here if the pool cannot take it. */
+static void fs_to_pool(struct fs_thread *t)
+{
+	struct fs *f = t->fs;
+	struct fs_msg *m = t->msg, *other;
+	bool copied = m->len <= FS_MSG_COPY;
+
+	other = copied ? fs_msg_copy(m) : fs_msg_get_big(f);
+	if (!other) {
+		fs_serve(t, m, false);
+		return;
+	}
+	stats_inc(f->stats, fuse_pooled);
+	if (copied) {
+		other->work.run = fs_pool_run;
+		if (workq_submit(f->pool, &other->work) == 0)
+			return;
+	} else {
+		m->work.run = fs_pool_run;
+		if (workq_submit(f->pool, &m->work) == 0) {
+			t->msg = other;
+			return;
+		}
+	}
+	fs_msg_put(other);
+	fs_serve(t, m, false);
+}
+
+static void fs_before_init(struct fs *f, const struct fs_msg *m)
+{
+	struct fuse_init_in init = { 0 };
+	size_t have = m->len - sizeof(struct fuse_in_header);
+
+	memcpy(&init, m->data + sizeof(struct fuse_in_header),
+	       have < sizeof(init) ? have : sizeof(init));
+	if (init.flags & FUSE_PARALLEL_DIROPS)
+		f->init_unique = ((const struct fuse_in_header *)m->data)->unique;
+}
+
+static void fs_after_init(struct fs *f)
+{
+	f->init_unique = 0;
+	if (atomic_exchange(&f->initialised, true))
+		return; /* a second INIT: libfuse has refused it */
+	if (fuse_session_exited(f->session)) {
+		atomic_store(&f->error, -EPROTO);
+		atomic_store(&f->ended, true);
+	} else {
+		atomic_store(&f->ready, true);
+	}
+	sem_post(&f->wake);
+}
+
+static void fs_dispatch(struct fs_thread *t)
+{
+	struct fs *f = t->fs;
+	struct fs_msg *m = t->msg;
+	struct fuse_in_header in;
+	enum fs_kind kind;
+
+	if (m->len < sizeof(in)) {
+		log_warning("fs", "a request of %zu bytes has no header: ignored", m->len);
+		return;
+	}
+	memcpy(&in, m->data, sizeof(in));
+	if (in.len != m->len) {
+		log_warning("fs", "request %u says %u bytes but has %zu: refused", in.opcode,
+			    in.len, m->len);
+		fs_reply_raw(f, in.unique, EIO);
+		return;
+	}
+	memset(m->data + m->len, 0, FS_MSG_SLACK);
+	fs_count(f, in.opcode);
+	kind = fs_kind_of(in.opcode);
+	if (in.opcode == FUSE_INIT)
+		fs_before_init(f, m);
+	if (in.opcode == FUSE_INTERRUPT) {
+		fs_reply_raw(f, in.unique, ENOSYS);
+	} else if (kind == FS_POOL && !(f->spare && atomic_load(&f->idle) >= f->spare)) {
+		fs_to_pool(t);
+	} else {
+		fs_serve(t, m, kind == FS_TRY);
+		if (t->again)
+			fs_to_pool(t);
+	}
+	if (in.opcode == FUSE_INIT)
+		fs_after_init(f);
+}
+
+/* ---- readers ---- */
+
+/* Bytes read; 0 at the end of the connection or when told to stop; or an error. */
+static ssize_t fs_receive(struct fs *f, struct fs_msg *m)
+{
+	while (!atomic_load(&f->ended)) {
+		ssize_t n;
+		int err;
+
+		atomic_fetch_add(&f->idle, 1);
+		n = read(fuse_session_fd(f->session), m->data, FS_MSG_ROOM);
+		err = errno;
+		atomic_fetch_sub(&f->idle, 1);
+		if (n >= 0)
+			return n;
+		if (err == ENODEV || err == ECONNABORTED || err == ECONNRESET)
+			return 0;
+		/* ENOENT: the request was interrupted before it was read. */
+		if (err != EINTR && err != ENOENT && err != EAGAIN)
+			return -err;
+	}
+	return 0;
+}
+
+static void *fs_reader_run(void *arg)
+{
+	struct fs_thread *t = arg;
+	struct fs *f = t->fs;
+	ssize_t n = 0;
+
+	pthread_setspecific(f->self, t);
+	while ((n = fs_receive(f, t->msg)) > 0) {
+		t->msg->len = (size_t)n;
+		fs_dispatch(t);
+	}
+	if (n < 0) {
+		log_error("fs", "reading requests failed: %s", strerror((int)-n));
+		atomic_store(&f->error, (int)n);
+	}
+	pthread_setspecific(f->self, NULL);
+	atomic_store(&f->ended, true);
+	atomic_store(&t->done, true);
+	sem_post(&f->wake);
+	return NULL;
+}
+
+static void fs_wake_handler(int sig)
+{
+	(void)sig;
+}
+
+static int fs_reader_start(struct fs *f, struct fs_thread *t)
+{
+	t->fs = f;
+	t->msg = fs_msg_get_big(f);
+	t->reply = fs_buffer_map(FS_MAX_IO);
+	if (!t->msg || !t->reply)
+		return -ENOMEM;
+	if (pthread_create(&t->id, NULL, fs_reader_run, t) != 0)
+		return -EAGAIN;
+	t->started = true;
+	pthread_setname_np(t->id, "gild-reader");
+	return 0;
+}
+
+int fs_loop_start(struct fs *f)
+{
+	struct sigaction wake = { .sa_handler = fs_wake_handler };
+	sigset_t all, old;
+	int err = 0;
+
+	f->threads = calloc(f->readers, sizeof(*f->threads));
+	if (!f->threads)
+		return -ENOMEM;
+	sigaction(FS_WAKE_SIGNAL, &wake, &f->old_action);
+	/* Everything else is for the thread in fs_run. */
+	sigfillset(&all);
+	sigdelset(&all, FS_WAKE_SIGNAL);
+	pthread_sigmask(SIG_SETMASK, &all, &old);
+	for (unsigned i = 0; i < f->readers && !err; i++)
+		err = fs_reader_start(f, &f->threads[i]);
+	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	return err;
+}
+
+static void fs_reader_stop(struct fs *f, struct fs_thread *t)
+{
+	while (t->started && !atomic_load(&t->done)) {
+		struct timespec until;
+
+		pthread_kill(t->id, FS_WAKE_SIGNAL);
+		clock_gettime(CLOCK_REALTIME, &until);
+		until.tv_nsec += FS_WAKE_AGAIN_NS;
+		if (until.tv_nsec >= 1000000000) {
+			until.tv_sec++;
+			until.tv_nsec -= 1000000000;
+		}
+		(void)sem_timedwait(&f->wake, &until);
+	}
+	if (t->started)
+		pthread_join(t->id, NULL);
+	fs_msg_put(t->msg);
+	fs_buffer_unmap(t->reply, FS_MAX_IO);
+}
+
+void fs_loop_stop(struct fs *f)
+{
+	atomic_store(&f->ended, true);
+	for (unsigned i = 0; f->threads && i < f->readers; i++)
+		fs_reader_stop(f, &f->threads[i]);
+	if (f->threads)
+		sigaction(FS_WAKE_SIGNAL, &f->old_action, NULL);
+	free(f->threads);
+	f->threads = NULL;
+}

@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: BSD-2-Clause
+ *
+ * Parked requests: drop the kernel's pages of a file first, answer then.
+ *
+ * The kernel's invalidation waits for every page that is locked, and a page is locked while a READ
+ * for it (or a WRITE into a part of it) waits for our answer. Hence the order:
+ *
+ *   1. Invalidations run on threads of their own. READ and WRITE never wait for those threads, so
+ *      the page locks that an invalidation waits for are always released.
+ *   2. LOOKUP and GETATTR lock no page: they are parked here and answered after the invalidation,
+ *      so whoever asked cannot see pages older than the attributes.
+ *   3. READ and WRITE hold pages themselves: they are answered first, and the invalidation follows.
+ *      A READ that finds a change thus brings new bytes into one page while its neighbours are old
+ *      for a moment, as when one reads a file natively while it is being written.
+ *
+ * The time a request is parked counts against the time the kernel may keep its attributes.
+ */
+#include "config.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "base/clock.h"
+#include "base/htab.h"
+#include "base/log.h"
+#include "fs/fs_priv.h"
+
+struct fs_parked {
+	struct work work;
+	struct fs *fs;
+	fuse_req_t req;  /* NULL: nothing to answer */
+	bool is_entry;
+	fuse_ino_t ino;
+	off_t off;
+	uint64_t expires; /* clock_mono_ns */
+	struct fuse_entry_param e; /* without is_entry only e.attr */
+};
+
+static void fs_parked_answer(struct fs_parked *p)
+{
+	uint64_t now = clock_mono_ns();
+	double left = p->expires > now ? (double)(p->expires - now) / 1e9 : 0;
+
+	if (!p->is_entry) {
+		fuse_reply_attr(p->req, &p->e.attr, left);
+		return;
+	}
+	p->e.attr_timeout = p->e.entry_timeout = left;
+	if (fuse_reply_entry(p->req, &p->e) != 0)
+		cache_forget(p->fs->cache, fs_node(p->fs, p->e.ino), 1);
+}
+
+static void fs_parked_run(struct work *w)
+{
+	struct fs_parked *p = container_of(w, struct fs_parked, work);
+	int err = fuse_lowlevel_notify_inval_inode(p->fs->session, p->ino, p->off, 0);
+
+	/* ENOENT: the kernel does not know the inode yet, or no longer. */
+	if (err && err != -ENOENT)
+		log_debug("fs", "invalidating an inode: error %d", -err);
+	if (p->req)
+		fs_parked_answer(p);
+	free(p);
+}
+
+/* Without memory, or while stopping, the request is answered at once: pages that the attributes
+ * contradict are dropped by the kernel itself (AUTO_INVAL_DATA). */
+static void fs_park(struct fs *f, const struct fs_parked *like)
+{
+	struct fs_parked *p = malloc(sizeof(*p));
+	struct fs_parked now = *like;
+
+	now.fs = f;
+	now.work.run = fs_parked_run;
+	if (p) {
+		*p = now;
+		if (workq_submit(f->park, &p->work) == 0)
+			return;
+		free(p);
+	}
+	log_warning("fs", "a changed file could not be invalidated in time");
+	if (now.req)
+		fs_parked_answer(&now);
+}
+
+static uint64_t fs_expiry(uint64_t valid_ns)
+{
+	uint64_t now = clock_mono_ns();
+
+	return valid_ns < UINT64_MAX - now ? now + valid_ns : UINT64_MAX;
+}
+
+void fs_park_inval(struct fs *f, fuse_ino_t ino, off_t off)
+{
+	fs_park(f, &(struct fs_parked){ .ino = ino, .off = off });
+}
+
+void fs_park_attr(struct fs *f, fuse_req_t req, fuse_ino_t ino, const struct stat *st,
+		  uint64_t valid_ns)
+{
+	struct fs_parked p = { .req = req, .ino = ino, .expires = fs_expiry(valid_ns) };
+
+	p.e.attr = *st;
+	fs_park(f, &p);
+}
+
+void fs_park_entry(struct fs *f, fuse_req_t req, const struct fuse_entry_param *e,
+		   uint64_t valid_ns)
+{
+	struct fs_parked p = {
+		.req = req, .is_entry = true, .ino = e->ino, .expires = fs_expiry(valid_ns), .e = *e
+	};
+
+	fs_park(f, &p);
+}
