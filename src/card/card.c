@@ -353,6 +353,14 @@ static void card_stats(struct flash *f, struct flash_stats *out)
 	}
 }
 
+void card_will_close(struct flash *f)
+{
+	struct card *card = card_of(f);
+
+	if (card->lock_fd >= 0)
+		card_dir_closing(card->lock_fd);
+}
+
 int card_controller_stats(struct flash *f, unsigned i, struct flash_stats *out)
 {
 	struct card *card = card_of(f);

@@ -35,6 +35,7 @@ struct card_info { /* what card.json and the superblocks say */
 struct card_options {
 	struct ftl_options ftl;
 	const char *holder;      /* who uses it, shown to others who try ("gildfs on /srv/www") */
+	uint64_t wait_ns;        /* how long to wait for a holder who may be about to close it */
 };
 
 /* `dir` is made when missing (0700). -EEXIST: it holds a card or other files and not `force`;
@@ -49,6 +50,8 @@ int card_recover(const char *dir);
 int card_describe(const char *dir, struct card_info *out); /* errors as card_open; takes no lock */
 /* N open controllers as a card, without a directory (tests). Owns them: close closes all. */
 int card_assemble(struct flash **out, struct flash *const *controllers, unsigned n);
+/* Tells those who wait for the card that it will be closed soon: they then wait longer. */
+void card_will_close(struct flash *card);
 /* Per controller numbers of an open card; -EINVAL beyond the last. */
 int card_controller_stats(struct flash *card, unsigned i, struct flash_stats *out);
 

@@ -22,10 +22,12 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <jansson.h>
 
+#include "base/clock.h"
 #include "base/log.h"
 
 #define CARD_JSON_MAX 65536u
@@ -253,14 +255,20 @@ out:
 	return r;
 }
 
-static void card_lock_busy(int fd, const char *dir)
+static void card_lock_text(int fd, char *text, size_t len)
 {
-	char text[512], *holder = text;
-	ssize_t n = pread(fd, text, sizeof(text) - 1, 0);
-	long pid;
+	ssize_t n = pread(fd, text, len - 1, 0);
 
 	text[n > 0 ? n : 0] = '\0';
 	text[strcspn(text, "\n")] = '\0';
+}
+
+static void card_lock_busy(int fd, const char *dir)
+{
+	char text[512], *holder = text;
+	long pid;
+
+	card_lock_text(fd, text, sizeof(text));
 	pid = strtol(text, &holder, 10);
 	while (isspace((unsigned char)*holder))
 		holder++;
@@ -271,13 +279,33 @@ static void card_lock_busy(int fd, const char *dir)
 		log_error("card", "%s is in use by another process; end that first", dir);
 }
 
-int card_dir_lock(int *out, int dir_fd, const char *dir, const char *holder)
+/* umount(8) returns before the daemon has closed its card: who mounts again at once is made to wait,
+ * `wait_ns` for a holder that may not know yet, longer for one that says it is closing. */
+static int card_lock_wait(int fd, uint64_t wait_ns)
 {
-	int fd, r = 0;
+	uint64_t start = clock_mono_ns(), limit = wait_ns;
+	struct timespec pause = {.tv_nsec = 20 * NS_PER_MS};
+	char text[512];
+
+	while (flock(fd, LOCK_EX | LOCK_NB) < 0) {
+		if (errno != EWOULDBLOCK)
+			return -errno;
+		card_lock_text(fd, text, sizeof(text));
+		if (wait_ns && strstr(text, CARD_CLOSING))
+			limit = CARD_CLOSING_NS;
+		if (clock_mono_ns() - start >= limit)
+			return -EWOULDBLOCK;
+		nanosleep(&pause, NULL);
+	}
+	return 0;
+}
+
+int card_dir_lock(int *out, int dir_fd, const char *dir, const char *holder, uint64_t wait_ns)
+{
+	int fd, r;
 
 	fd = openat(dir_fd, CARD_LOCK, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
-	if (fd < 0 || flock(fd, LOCK_EX | LOCK_NB) < 0)
-		r = -errno;
+	r = fd < 0 ? -errno : card_lock_wait(fd, wait_ns);
 	if (r == -EWOULDBLOCK) {
 		card_lock_busy(fd, dir);
 		r = -EBUSY;
@@ -294,6 +322,12 @@ int card_dir_lock(int *out, int dir_fd, const char *dir, const char *holder)
 		dprintf(fd, "%ld %s\n", (long)getpid(), holder ? holder : program_invocation_short_name);
 	*out = fd;
 	return 0;
+}
+
+void card_dir_closing(int lock_fd)
+{
+	if (lseek(lock_fd, 0, SEEK_SET) == 0 && ftruncate(lock_fd, 0) == 0)
+		dprintf(lock_fd, "%ld " CARD_CLOSING "\n", (long)getpid());
 }
 
 void card_dir_unlock(int lock_fd)

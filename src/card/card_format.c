@@ -272,7 +272,7 @@ static int card_make_directory(struct card_maker *m)
 		return r;
 	}
 	r = card_make_check_entries(m);
-	return r < 0 ? r : card_dir_lock(&m->lock_fd, m->dir_fd, m->dir, "gild format");
+	return r < 0 ? r : card_dir_lock(&m->lock_fd, m->dir_fd, m->dir, "gild format", 0);
 }
 
 /* A full filesystem is told before anything is written, not by the last block of the medium. */

@@ -163,7 +163,7 @@ void card_abandon(struct card *card)
 }
 
 int card_open_parts(struct card **out, struct card_config *cfg, const char *dir,
-		    const char *holder, bool readonly)
+		    const char *holder, uint64_t wait_ns, bool readonly)
 {
 	struct card *card = NULL;
 	int dir_fd, r;
@@ -180,7 +180,7 @@ int card_open_parts(struct card **out, struct card_config *cfg, const char *dir,
 	}
 	card->dir_fd = dir_fd;
 	card->readonly = readonly;
-	r = card_dir_lock(&card->lock_fd, dir_fd, dir, holder);
+	r = card_dir_lock(&card->lock_fd, dir_fd, dir, holder, wait_ns);
 	if (r == 0)
 		r = card_dir_load(cfg, dir_fd, dir); /* it may have been formatted in between */
 	if (r == 0 && cfg->controllers != card->n)
@@ -205,7 +205,7 @@ int card_open(struct flash **out, const char *dir, const struct card_options *o)
 	int r;
 
 	*out = NULL;
-	r = card_open_parts(&card, &cfg, dir, o->holder, o->ftl.readonly);
+	r = card_open_parts(&card, &cfg, dir, o->holder, o->wait_ns, o->ftl.readonly);
 	if (r < 0)
 		return r;
 	if ((r = card_check_superblocks(card, &cfg, dir)) < 0 ||

@@ -8,6 +8,7 @@
 #include <stdint.h>
 
 #include "base/lock.h"
+#include "base/clock.h"
 #include "card/card.h"
 #include "flash.h"
 #include "media/media.h"
@@ -94,7 +95,7 @@ int card_walk(struct flash *f, enum flash_kind kind, uint64_t file, uint64_t sec
 
 /* card.json, lock, medium and regions. */
 int card_open_parts(struct card **out, struct card_config *cfg, const char *dir,
-		    const char *holder, bool readonly);
+		    const char *holder, uint64_t wait_ns, bool readonly);
 /* Is this the superblock of controller i of this card? 0, or -EUCLEAN. */
 int card_match(const struct card_config *cfg, unsigned i, const struct ftl_identity *id);
 int card_open_metas(struct card *card, const char *dir, uint64_t region);
@@ -120,8 +121,12 @@ int card_dir_open(int *out, const char *dir);
 /* -ENODATA no card; -EPROTO newer; -EUCLEAN makes no sense: logged. */
 int card_dir_load(struct card_config *out, int dir_fd, const char *dir);
 int card_dir_save(const struct card_config *cfg, int dir_fd, const char *dir);
+#define CARD_CLOSING "(closing)"    /* in the lock's text: the holder is about to let go */
+#define CARD_CLOSING_NS (120 * NS_PER_S)
+
 /* Locks the card against other processes. -EBUSY: the holder is named in the log. */
-int card_dir_lock(int *out, int dir_fd, const char *dir, const char *holder);
+int card_dir_lock(int *out, int dir_fd, const char *dir, const char *holder, uint64_t wait_ns);
+void card_dir_closing(int lock_fd);
 void card_dir_unlock(int lock_fd);
 bool card_dir_uneven(int dir_fd);
 int card_dir_set_uneven(int dir_fd, bool on);

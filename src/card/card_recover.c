@@ -180,7 +180,7 @@ int card_recover(const char *dir)
 	unsigned i;
 	int r, fd;
 
-	r = card_open_parts(&card, &cfg, dir, "gild recover", false);
+	r = card_open_parts(&card, &cfg, dir, "gild recover", 0, false);
 	if (r < 0)
 		return r;
 	r = card_recover_locked(card, &cfg, dir);

@@ -10,7 +10,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/log.h"
+
+#define STACK_CARD_WAIT_NS (3 * NS_PER_S) /* for a daemon that was unmounted a moment ago */
 
 static int stack_start_backing(struct stack *s, const struct stack_config *c)
 {
@@ -44,7 +47,8 @@ static int stack_stop_cards(struct stack *s)
 
 static int stack_start_cards(struct stack *s, const struct stack_config *c)
 {
-	struct card_options o = {.ftl = {.background = true}, .holder = c->holder};
+	struct card_options o = {
+		.ftl = {.background = true}, .holder = c->holder, .wait_ns = STACK_CARD_WAIT_NS};
 
 	for (unsigned i = 0; i < c->card_count; i++) {
 		int rc = card_open(&s->cards[i], c->cards[i], &o);
@@ -145,5 +149,9 @@ int stack_open(struct stack **out, const struct stack_config *config)
 
 int stack_close(struct stack *s)
 {
-	return s ? stack_undo(s, STACK_STEPS) : 0;
+	if (!s)
+		return 0;
+	for (unsigned i = 0; i < CARD_CONTROLLERS_MAX && s->cards[i]; i++)
+		card_will_close(s->cards[i]);
+	return stack_undo(s, STACK_STEPS);
 }
