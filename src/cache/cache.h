@@ -39,6 +39,9 @@ struct cache_options {
 	unsigned fill_threads;     /* 0: 2 */
 	uint64_t fill_bytes;       /* memory of queued fills; 0: 32 MiB */
 	uint64_t publish_after_ns; /* quiet time before a written file's version is published; 0: 2 s */
+	uint64_t settle_ns;        /* age of a change made behind the mount before lines are filled: a
+				    * write there stamps the file first and moves its bytes after;
+				    * 0: 250 ms */
 };
 
 struct cache_attr {

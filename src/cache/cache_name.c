@@ -1,0 +1,306 @@
+/* SPDX-License-Identifier: BSD-2-Clause
+ *
+ * Names: every operation goes to the backing at once, in order. What it does to attributes (ctime of
+ * the object, link count, times of the directories) is taken over inside the frame of
+ * cache_modify.c, so that renames and links keep a file's lines; directories are only marked, they
+ * are asked for when somebody wants to know.
+ */
+#include <config.h>
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "cache/cache_priv.h"
+
+#ifndef RENAME_NOREPLACE
+#define RENAME_NOREPLACE 1
+#endif
+#ifndef RENAME_EXCHANGE
+#define RENAME_EXCHANGE 2
+#endif
+
+/* Takes over the reference of `b`. */
+static int cname_found(struct cache *c, struct bnode *b, const struct battr *a, uint64_t start,
+		       struct cnode **out, struct cache_attr *attr)
+{
+	struct cnode *n;
+	int err = cnode_get(c, b, &n);
+
+	if (err)
+		return err;
+	cnode_learn(c, n, a, start);
+	cnode_lock(c, n);
+	cnode_fill_attr(c, n, clock_mono_ns(), attr);
+	attr->changed = cnode_take_changed(n);
+	cnode_unlock(c, n);
+	*out = n;
+	return 0;
+}
+
+int cache_lookup(struct cache *c, struct cnode *parent, const char *name, struct cnode **out,
+		 struct cache_attr *attr, unsigned flags)
+{
+	uint64_t start = clock_mono_ns();
+	struct bnode *b;
+	struct battr a;
+	int err;
+
+	if (flags & CACHE_NOWAIT)
+		return -EAGAIN;
+	memset(attr, 0, sizeof(*attr));
+	err = backing_lookup(c->backing, parent->bnode, name, &b, &a);
+	if (err == -ENOENT)
+		attr->valid_ns =
+			c->o.coherence == CACHE_EXCLUSIVE ? CACHE_FOREVER_NS : c->o.ttl_ns;
+	if (err) {
+		if (cache_is_transport_error(err))
+			stats_inc(c->stats, backing_errors);
+		return err;
+	}
+	return cname_found(c, b, &a, start, out, attr);
+}
+
+/* ---- making ---- */
+
+static int cname_made(struct cache *c, struct cnode *parent, int err, struct bnode *b,
+		      const struct battr *a, uint64_t start, struct cnode **out,
+		      struct cache_attr *attr)
+{
+	cnode_unverify(c, parent);
+	return err ? err : cname_found(c, b, a, start, out, attr);
+}
+
+int cache_create(struct cache *c, struct cnode *parent, const char *name, mode_t mode,
+		 const struct bcred *cred, bool excl, struct cnode **out, struct cache_attr *attr)
+{
+	uint64_t start = clock_mono_ns();
+	struct bnode *b = NULL;
+	struct battr a;
+	int err;
+
+	if (c->o.mode == CACHE_READ_ONLY)
+		return -EROFS;
+	err = backing_create(c->backing, parent->bnode, name, mode, cred, excl, &b, &a);
+	return cname_made(c, parent, err, b, &a, start, out, attr);
+}
+
+int cache_mknod(struct cache *c, struct cnode *parent, const char *name, mode_t mode, dev_t rdev,
+		const struct bcred *cred, struct cnode **out, struct cache_attr *attr)
+{
+	uint64_t start = clock_mono_ns();
+	struct bnode *b = NULL;
+	struct battr a;
+	int err;
+
+	if (c->o.mode == CACHE_READ_ONLY)
+		return -EROFS;
+	err = backing_mknod(c->backing, parent->bnode, name, mode, rdev, cred, &b, &a);
+	return cname_made(c, parent, err, b, &a, start, out, attr);
+}
+
+int cache_mkdir(struct cache *c, struct cnode *parent, const char *name, mode_t mode,
+		const struct bcred *cred, struct cnode **out, struct cache_attr *attr)
+{
+	uint64_t start = clock_mono_ns();
+	struct bnode *b = NULL;
+	struct battr a;
+	int err;
+
+	if (c->o.mode == CACHE_READ_ONLY)
+		return -EROFS;
+	err = backing_mkdir(c->backing, parent->bnode, name, mode, cred, &b, &a);
+	return cname_made(c, parent, err, b, &a, start, out, attr);
+}
+
+int cache_symlink(struct cache *c, struct cnode *parent, const char *name, const char *target,
+		  const struct bcred *cred, struct cnode **out, struct cache_attr *attr)
+{
+	uint64_t start = clock_mono_ns();
+	struct bnode *b = NULL;
+	struct battr a;
+	int err;
+
+	if (c->o.mode == CACHE_READ_ONLY)
+		return -EROFS;
+	err = backing_symlink(c->backing, parent->bnode, name, target, cred, &b, &a);
+	return cname_made(c, parent, err, b, &a, start, out, attr);
+}
+
+int cache_link(struct cache *c, struct cnode *n, struct cnode *parent, const char *name,
+	       struct cache_attr *attr)
+{
+	struct cmodify m;
+	struct battr a;
+	int err;
+
+	if (c->o.mode == CACHE_READ_ONLY)
+		return -EROFS;
+	cmodify_begin(&m, c, n, false);
+	err = backing_link(c->backing, n->bnode, parent->bnode, name, &a);
+	cnode_unverify(c, parent);
+	cmodify_end(&m, CMODIFY_META, 0, err ? NULL : &a, clock_mono_ns(), attr);
+	return err;
+}
+
+/* ---- removing ---- */
+
+struct cname_victim { /* an object that an operation takes a name from */
+	struct bnode *b;  /* held */
+	struct cnode *n;  /* held; NULL: the kernel does not know it */
+	struct cmodify m;
+	bool regular, last;
+};
+
+static int cname_victim_find(struct cache *c, struct cnode *parent, const char *name,
+			     struct cname_victim *v)
+{
+	struct battr a;
+	int err;
+
+	memset(v, 0, sizeof(*v));
+	err = backing_lookup(c->backing, parent->bnode, name, &v->b, &a);
+	if (err)
+		return err;
+	v->n = cnode_find(c, v->b);
+	v->regular = S_ISREG(a.st.st_mode);
+	v->last = S_ISDIR(a.st.st_mode) || a.st.st_nlink <= 1;
+	return 0;
+}
+
+/* Once its last name is gone it can be reached by a descriptor only. If there is none to be had, the
+ * removal goes on: later requests then answer ESTALE. */
+static void cname_victim_pin(struct cache *c, struct cname_victim *v)
+{
+	if (v->n && v->last)
+		backing_pin(c->backing, v->b);
+}
+
+static void cname_victim_done(struct cache *c, struct cname_victim *v, bool removed)
+{
+	if (v->n) {
+		cnode_lock(c, v->n);
+		if (removed && (v->n->flags & CN_ATTR) && !v->n->nlink)
+			v->n->flags |= CN_GONE;
+		cnode_unlock(c, v->n);
+		cache_forget(c, v->n, 1);
+	} else if (removed && v->regular && v->last && c->flash) {
+		cfile_forget(c, v->b);
+	}
+	if (v->b)
+		backing_put(c->backing, v->b);
+}
+
+static int cname_remove(struct cache *c, struct cnode *parent, const char *name,
+			int (*remove)(struct backing *, struct bnode *, const char *))
+{
+	struct cname_victim v;
+	int err;
+
+	if (c->o.mode == CACHE_READ_ONLY)
+		return -EROFS;
+	err = cname_victim_find(c, parent, name, &v);
+	if (err)
+		return err;
+	cname_victim_pin(c, &v);
+	if (v.n)
+		cmodify_begin(&v.m, c, v.n, false);
+	err = remove(c->backing, parent->bnode, name);
+	cnode_unverify(c, parent);
+	if (v.n)
+		cmodify_end(&v.m, CMODIFY_META, 0, NULL, 0, NULL);
+	cname_victim_done(c, &v, !err);
+	return err;
+}
+
+int cache_unlink(struct cache *c, struct cnode *parent, const char *name)
+{
+	return cname_remove(c, parent, name, backing_unlink);
+}
+
+int cache_rmdir(struct cache *c, struct cnode *parent, const char *name)
+{
+	return cname_remove(c, parent, name, backing_rmdir);
+}
+
+/* ---- renaming ---- */
+
+/* Sections are entered by rising address. */
+static void cname_begin_both(struct cache *c, struct cname_victim *a, struct cname_victim *b)
+{
+	struct cname_victim *first = a, *second = b;
+
+	if (b->n && (!a->n || (uintptr_t)b->n < (uintptr_t)a->n)) {
+		first = b;
+		second = a;
+	}
+	if (first->n)
+		cmodify_begin(&first->m, c, first->n, false);
+	if (second->n && second->n != first->n)
+		cmodify_begin(&second->m, c, second->n, false);
+}
+
+static void cname_end_both(struct cname_victim *a, struct cname_victim *b)
+{
+	bool same = a->n == b->n;
+
+	if (a->n && a->m.c)
+		cmodify_end(&a->m, CMODIFY_META, 0, NULL, 0, NULL);
+	if (b->n && b->m.c && (!same || !a->m.c))
+		cmodify_end(&b->m, CMODIFY_META, 0, NULL, 0, NULL);
+}
+
+int cache_rename(struct cache *c, struct cnode *from, const char *name, struct cnode *to,
+		 const char *new_name, unsigned flags)
+{
+	bool replaces = !(flags & (RENAME_NOREPLACE | RENAME_EXCHANGE));
+	struct cname_victim src, dst;
+	int err, found;
+
+	if (c->o.mode == CACHE_READ_ONLY)
+		return -EROFS;
+	err = cname_victim_find(c, from, name, &src);
+	if (err)
+		return err;
+	found = cname_victim_find(c, to, new_name, &dst);
+	if (!found && replaces)
+		cname_victim_pin(c, &dst);
+	cname_begin_both(c, &src, &dst);
+	err = backing_rename(c->backing, from->bnode, name, to->bnode, new_name, flags);
+	cnode_unverify(c, from);
+	cnode_unverify(c, to);
+	cname_end_both(&src, &dst);
+	cname_victim_done(c, &src, false);
+	cname_victim_done(c, &dst, !found && !err && replaces && dst.b != src.b);
+	return err;
+}
+
+/* ---- extended attributes ---- */
+
+int cache_setxattr(struct cache *c, struct cnode *n, const char *name, const void *value, size_t len,
+		   int flags)
+{
+	struct cmodify m;
+	int err;
+
+	if (c->o.mode == CACHE_READ_ONLY)
+		return -EROFS;
+	cmodify_begin(&m, c, n, false);
+	err = backing_setxattr(c->backing, n->bnode, name, value, len, flags);
+	cmodify_end(&m, CMODIFY_META, 0, NULL, 0, NULL);
+	return err;
+}
+
+int cache_removexattr(struct cache *c, struct cnode *n, const char *name)
+{
+	struct cmodify m;
+	int err;
+
+	if (c->o.mode == CACHE_READ_ONLY)
+		return -EROFS;
+	cmodify_begin(&m, c, n, false);
+	err = backing_removexattr(c->backing, n->bnode, name);
+	cmodify_end(&m, CMODIFY_META, 0, NULL, 0, NULL);
+	return err;
+}
