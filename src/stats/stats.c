@@ -67,6 +67,22 @@ void stats_init(struct stats *s)
 	}
 }
 
+/* [[low, count]...] of the buckets that hold anything: what a chart is drawn from. */
+static json_t *stats_buckets_to_json(const struct hist *h)
+{
+	json_t *all = json_array();
+	unsigned i;
+
+	for (i = 0; i < HIST_BUCKETS; i++) {
+		uint64_t n = atomic_load_explicit(&h->bucket[i], memory_order_relaxed);
+
+		if (n)
+			json_array_append_new(all, json_pack("[I, I]", (json_int_t)hist_bucket_low(i),
+							     (json_int_t)n));
+	}
+	return all;
+}
+
 static json_t *stats_hist_to_json(const struct hist *h)
 {
 	json_t *o = json_object();
@@ -81,6 +97,7 @@ static json_t *stats_hist_to_json(const struct hist *h)
 		rc |= json_object_set_new(o, stats_points[i].name, json_integer((json_int_t)v));
 	}
 	rc |= json_object_set_new(o, "max", json_integer((json_int_t)h->max));
+	rc |= json_object_set_new(o, "buckets", stats_buckets_to_json(h));
 	if (rc) {
 		json_decref(o);
 		return NULL;

@@ -39,7 +39,8 @@ void stats_init(struct stats *s);
 #define stats_get(s, field) atomic_load_explicit(&(s)->field, memory_order_relaxed)
 
 /* A new object {group: {name: number | histogram object}}; the caller owns the reference. Histogram
- * objects: {"count","mean","p50","p90","p99","p999","max"} in the row's unit. NULL: no memory. */
+ * objects: {"count","mean","p50","p90","p99","p999","max"} in the row's unit, and "buckets":
+ * [[low, count]...], the buckets that hold anything. NULL: no memory. */
 json_t *stats_to_json(const struct stats *s);
 /* Name, value, unit and help in columns, one group a paragraph. */
 void stats_print_text(const struct stats *s, FILE *to);
