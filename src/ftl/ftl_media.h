@@ -22,8 +22,14 @@
  * stamp: the caller's order of changes. Per sector the highest stamp wins; of equal stamps (the same
  * data, relocated) the higher lsn.
  *
- * Footer: copies of the record headers in short form. It is written only after a media flush that
- * covered every record of the EB, so a valid trailer means: these records are durable.
+ * Durable hint: each record says how far behind its own lsn the log was durable when it was appended
+ * (`undurable`). In an EB without a footer that tells rot from a torn write: a record below the
+ * highest durable lsn its EB names was flushed, so if its payload is bad it is lost, not unwritten.
+ *
+ * Footer: copies of the record headers in short form, directly before the trailer. It is written
+ * only after a media flush that covered every record of the EB, so a valid trailer means: these
+ * records are durable. Appending stops where the footer of the records so far would begin. An EB is
+ * appended to only by the session (open .. close) that opened it.
  *
  * Erased: an EB whose map references are gone, by a durable checkpoint, gets a header block of state
  * FTL_EB_ERASED, which is flushed before the EB counts as free. So a full scan never resurrects.
@@ -64,7 +70,7 @@ struct ftl_media_super {
 	uint64_t checkpoint;   /* number of the last durable checkpoint */
 	uint64_t format_time;  /* seconds since 1970 */
 };
-static_assert(sizeof(struct ftl_media_super) == 120, "media format");
+static_assert(sizeof(struct ftl_media_super) == 112, "media format");
 
 enum ftl_eb_media_state { FTL_EB_ERASED = 1, FTL_EB_OPEN = 2 };
 
@@ -78,7 +84,8 @@ struct ftl_media_eb { /* first 4 KiB of an erase block */
 	uint8_t uuid[16];
 	uint32_t controller;
 	uint32_t state;       /* enum ftl_eb_media_state */
-	uint64_t seq;         /* block sequence: rises with every opening, never reused; 1.. */
+	uint64_t seq;         /* block sequence: rises with every opening, never reused; 1..;
+			       * ERASED: of the lifetime that ended, 0 if there was none */
 	uint32_t index;       /* of this EB: a misdirected write is seen */
 	uint32_t stream;
 	uint32_t erase_count;
@@ -108,6 +115,7 @@ enum ftl_record_flags {
 	FTL_F_CONST = 1 << 1,     /* payload is 8 bytes, repeated over raw_len */
 	FTL_F_RELOCATED = 1 << 2, /* copied by GC from `source`; masks as of then */
 	FTL_F_COLD = 1 << 3,
+	FTL_F_LOST = 1 << 4,      /* no payload: these (dirty) sectors were found corrupt by GC */
 };
 
 #define FTL_RECORD_HEADER 80u
@@ -125,7 +133,7 @@ struct ftl_media_record {
 	uint16_t dirty;       /* DATA: of those, the dirty ones */
 	uint32_t epoch;
 	uint32_t payload_crc; /* crc32c of the stored payload */
-	uint32_t pad;
+	uint32_t undurable;   /* lsn - (all lsns below were durable at append), saturated */
 	uint64_t payload_hash; /* XXH3-64 of the stored payload, independent of the CRC */
 	ftl_pos source;       /* RELOCATED: where it was copied from */
 };
@@ -160,7 +168,7 @@ struct ftl_media_trailer { /* last 4 KiB of the EB's logical space */
 	uint32_t crc;         /* of the 4 KiB block with this field 0 */
 	uint32_t index_crc;   /* crc32c of all index entries */
 	uint64_t seq;
-	uint32_t index_offset; /* logical, 4 KiB aligned */
+	uint32_t index_offset; /* logical, 4 KiB aligned; the index ends at the trailer's block */
 	uint32_t records;
 	uint64_t used;        /* logical offset of the end of the last record */
 	uint64_t host_bytes, gc_bytes, pad_bytes; /* what went into this EB */
