@@ -53,9 +53,10 @@ struct option_usage {
 
 /* Fills `into` with the defaults. A bad default is a bug and aborts. */
 void options_defaults(const struct option_usage *u, void *into);
-/* Parses argv[1..]: options store into `into`, other words are gathered at the front of argv and
- * counted in *words. "--" ends the options. --help prints to stdout and returns 1 (the caller exits
- * 0); 0 = parsed; -EINVAL = one sentence was printed (the caller exits 2). */
+/* Parses argv[1..]: options store into `into`, other words are gathered in argv[0] to
+ * argv[*words - 1] (over the program's name). "--" ends the options. --help prints to stdout and
+ * returns 1 (the caller exits 0); 0 = parsed; -EINVAL = one sentence was printed (the caller exits
+ * 2). */
 int options_parse(const struct option_usage *u, void *into, int argc, char **argv, int *words);
 /* One "name=value" or "name" as in -o; `text` must stay alive. -ENOENT: no such option (nothing is
  * printed), -EINVAL: bad value (a sentence was printed). */

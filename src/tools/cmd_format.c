@@ -120,7 +120,7 @@ int cmd_format(int argc, char **argv)
 	rc = options_parse(&format_usage, &o, argc, argv, &words);
 	if (rc != 0)
 		return rc > 0 ? 0 : 2;
-	if (words != 1 || !argv[1][0]) {
+	if (words != 1 || !argv[0][0]) {
 		fprintf(stderr, "gild format: give one directory for the card\n");
 		return 2;
 	}
@@ -136,9 +136,9 @@ int cmd_format(int argc, char **argv)
 	f = (struct card_format){.size = o.size, .device = o.device,
 				 .controllers = (unsigned)o.controllers, .op_percent = op,
 				 .savings_spare = o.savings == 1, .force = o.force};
-	if (card_format(argv[1], &f) < 0)
+	if (card_format(argv[0], &f) < 0)
 		return 1;
-	return format_show(argv[1], o.json);
+	return format_show(argv[0], o.json);
 }
 
 static const struct option_spec recover_specs[] = {{0}};
@@ -163,8 +163,8 @@ int cmd_recover(int argc, char **argv)
 		fprintf(stderr, "gild recover: give one card\n");
 		return 2;
 	}
-	if (card_recover(argv[1]) < 0)
+	if (card_recover(argv[0]) < 0)
 		return 1;
-	printf("%s: the map is rebuilt\n", argv[1]);
+	printf("%s: the map is rebuilt\n", argv[0]);
 	return 0;
 }

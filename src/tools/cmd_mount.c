@@ -71,7 +71,7 @@ int cmd_stats(int argc, char **argv)
 				"--prometheus\n");
 		return 2;
 	}
-	rc = query_mount("gild stats", argv[1],
+	rc = query_mount("gild stats", argv[0],
 			 o.json ? "stats" : o.prometheus ? "prometheus" : "stats-text", &reply);
 	if (rc)
 		return rc;
@@ -104,7 +104,7 @@ int cmd_flush(int argc, char **argv)
 		fprintf(stderr, "gild flush: give one mount point\n");
 		return 2;
 	}
-	rc = query_mount("gild flush", argv[1], "flush", &reply);
+	rc = query_mount("gild flush", argv[0], "flush", &reply);
 	if (rc == 0)
 		json_decref(reply);
 	return rc;

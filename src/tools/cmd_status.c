@@ -205,8 +205,8 @@ int cmd_status(int argc, char **argv)
 		fprintf(stderr, "gild status: give one mount point or card\n");
 		return 2;
 	}
-	snprintf(json_path, sizeof(json_path), "%s/card.json", argv[1]);
+	snprintf(json_path, sizeof(json_path), "%s/card.json", argv[0]);
 	if (access(json_path, F_OK) == 0)
-		return status_card(argv[1], o.json);
-	return status_mount(argv[1], o.json);
+		return status_card(argv[0], o.json);
+	return status_mount(argv[0], o.json);
 }

@@ -204,7 +204,7 @@ int gildfs_parse(struct gildfs_options *o, int argc, char **argv)
 		printf("gildfs %s\n", PACKAGE_VERSION);
 		return 1;
 	}
-	if (words != 2 || !argv[1][0] || !argv[2][0]) {
+	if (words != 2 || !argv[0][0] || !argv[1][0]) {
 		fprintf(stderr, "gildfs: give a backing directory and a mount point: "
 				"gildfs --help explains\n");
 		return -EINVAL;
@@ -212,13 +212,13 @@ int gildfs_parse(struct gildfs_options *o, int argc, char **argv)
 	rc = gildfs_contradictions(o);
 	if (rc < 0)
 		return rc;
-	if (!realpath(argv[1], o->backing)) {
-		fprintf(stderr, "gildfs: the backing %s cannot be used: %s\n", argv[1],
+	if (!realpath(argv[0], o->backing)) {
+		fprintf(stderr, "gildfs: the backing %s cannot be used: %s\n", argv[0],
 			strerror(errno));
 		return -ENOENT;
 	}
-	if (!realpath(argv[2], o->mountpoint)) {
-		fprintf(stderr, "gildfs: the mount point %s cannot be used: %s\n", argv[2],
+	if (!realpath(argv[1], o->mountpoint)) {
+		fprintf(stderr, "gildfs: the mount point %s cannot be used: %s\n", argv[1],
 			strerror(errno));
 		return -ENOENT;
 	}
