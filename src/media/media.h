@@ -3,7 +3,7 @@
  * A byte store of fixed size: file, block device, RAM, a region of another one, and the fault
  * injector over any of them. Knows nothing of flash.
  *
- * Offsets and lengths are bytes. Writes and reads that are aligned to media_align() in offset,
+ * Offsets and lengths are bytes. Writes and reads that are aligned to MEDIA_ALIGN in offset,
  * length and memory go straight to the device (O_DIRECT where it works); others are taken too,
  * through a bounce buffer, except writes, which must be aligned. All functions are thread safe.
  * Errors: negative errno of the device; a short transfer is -EIO; beyond the end is -EINVAL.

@@ -4,10 +4,12 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stdatomic.h>
 #include <stdint.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
+#include <sys/syscall.h>
 
 #include <check.h>
 
@@ -295,41 +297,88 @@ START_TEST(truncated_file_gives_an_error)
 }
 END_TEST
 
-#define FLUSHERS 8
-#define FLUSHES 20
+/* The C library's fdatasync, replaced in this program. While `rigged`, call n from 1 on waits until
+ * it is allowed, and all but the first fail. */
+#define CALLERS 5
 
-static void *flush_often(void *arg)
+static struct {
+	_Atomic bool rigged;
+	_Atomic unsigned started, finished, allowed;
+} sync_rig;
+
+int fdatasync(int fd)
 {
-	char *buf = aligned_new(MEDIA_ALIGN);
-	intptr_t failed = 0;
-	int i;
+	unsigned call;
 
-	memset(buf, 1, MEDIA_ALIGN);
-	for (i = 0; i < FLUSHES; i++) {
-		failed |= media_write(arg, buf, MEDIA_ALIGN, (uint64_t)i * MEDIA_ALIGN) != 0;
-		failed |= media_flush(arg) != 0;
-	}
-	free(buf);
-	return (void *)failed;
+	if (!sync_rig.rigged)
+		return (int)syscall(SYS_fdatasync, fd);
+	call = ++sync_rig.started;
+	while (sync_rig.allowed < call)
+		sched_yield();
+	sync_rig.finished++;
+	errno = EIO;
+	return call > 1 ? -1 : 0;
 }
 
-START_TEST(concurrent_flushes_all_return)
-{
-	pthread_t ids[FLUSHERS];
-	struct media_stats st;
+struct flusher {
+	pthread_t id;
 	struct media *m;
-	void *failed;
-	int i;
+	_Atomic long tid; /* 0 until it is about to flush */
+	unsigned started_at_entry, finished_at_return;
+	int rc;
+};
+
+static void *flusher_run(void *arg)
+{
+	struct flusher *f = arg;
+
+	f->started_at_entry = sync_rig.started;
+	f->tid = syscall(SYS_gettid);
+	f->rc = media_flush(f->m);
+	f->finished_at_return = sync_rig.finished;
+	return NULL;
+}
+
+static bool flusher_sleeps(const struct flusher *f)
+{
+	char path[64], state = 0;
+	FILE *stat;
+
+	snprintf(path, sizeof(path), "/proc/self/task/%ld/stat", (long)f->tid);
+	stat = f->tid ? fopen(path, "r") : NULL;
+	if (!stat)
+		return false;
+	if (fscanf(stat, "%*d (%*[^)]) %c", &state) != 1)
+		state = 0;
+	fclose(stat);
+	return state == 'S';
+}
+
+/* The first flush syncs; four more come while it does and wait. None of them may be content with
+ * it; they share what follows; all of them see its error, and only they. */
+START_TEST(flush_waits_for_a_sync_that_began_after_it)
+{
+	struct flusher f[CALLERS];
+	struct media *m;
+	unsigned i;
 
 	ck_assert_ok(media_open_file(&m, file, SIZE, MEDIA_CREATE));
-	for (i = 0; i < FLUSHERS; i++)
-		ck_assert_ok(pthread_create(&ids[i], NULL, flush_often, m));
-	for (i = 0; i < FLUSHERS; i++) {
-		pthread_join(ids[i], &failed);
-		ck_assert_ptr_null(failed);
+	sync_rig.rigged = true;
+	for (i = 0; i < CALLERS; i++) {
+		f[i] = (struct flusher){.m = m};
+		ck_assert_ok(pthread_create(&f[i].id, NULL, flusher_run, &f[i]));
+		while (i == 0 ? sync_rig.started == 0 : !flusher_sleeps(&f[i]))
+			sched_yield();
 	}
-	media_get_stats(m, &st);
-	ck_assert_uint_eq(st.flushes, FLUSHERS * FLUSHES);
+	sync_rig.allowed = CALLERS;
+	for (i = 0; i < CALLERS; i++) {
+		pthread_join(f[i].id, NULL);
+		ck_assert_uint_gt(f[i].finished_at_return, f[i].started_at_entry);
+		ck_assert_int_eq(f[i].rc, i == 0 ? 0 : -EIO);
+	}
+	sync_rig.rigged = false;
+	ck_assert_uint_ge(sync_rig.started, 2);
+	ck_assert_uint_lt(sync_rig.started, CALLERS);
 	media_close(m);
 }
 END_TEST
@@ -349,7 +398,7 @@ static Suite *media_suite(void)
 	tcase_add_test(t, wrong_files_are_refused);
 	tcase_add_test(t, no_room_leaves_nothing_behind);
 	tcase_add_loop_test(t, truncated_file_gives_an_error, 0, 2);
-	tcase_add_test(t, concurrent_flushes_all_return);
+	tcase_add_test(t, flush_waits_for_a_sync_that_began_after_it);
 	suite_add_tcase(s, t);
 	return s;
 }
