@@ -304,13 +304,16 @@ static int replay_prepare_result(struct replay_run *run)
 	return 0;
 }
 
-static int replay_open_files(struct replay_run *run)
+static int replay_open_root(struct replay_run *run)
+{
+	run->root_fd = open(run->root, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	return run->root_fd < 0 ? replay_fail(run->root, -errno) : 0;
+}
+
+static int replay_open_outputs(struct replay_run *run)
 {
 	const struct replay_options *o = &run->opt;
 
-	run->root_fd = open(run->root, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	if (run->root_fd < 0)
-		return replay_fail(run->root, -errno);
 	if (o->access_log) {
 		run->log_fd = open(o->access_log, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0644);
 		if (run->log_fd < 0)
@@ -463,9 +466,11 @@ int cmd_replay(int argc, char **argv)
 		return rc > 0 ? 0 : 2;
 	rc = replay_check_options(&run, words, argv);
 	if (!rc)
-		rc = replay_open_files(&run);
+		rc = replay_open_root(&run);
 	if (!rc)
 		rc = replay_check_content(&run);
+	if (!rc)
+		rc = replay_open_outputs(&run);
 	if (!rc)
 		rc = replay_prepare_result(&run);
 	if (!rc)

@@ -183,12 +183,16 @@ static int load_hit(struct load_client *c, const char *path, bool html, uint64_t
 static void load_log_view(struct load_client *c, const struct replay_view *v, const int *errs,
 			  const uint64_t *bytes, int n)
 {
+	int phase = atomic_load_explicit(&c->load->phase, memory_order_relaxed);
+
 	for (int i = 0; i < n; i++) {
 		const char *path = i ? v->images[i - 1] : v->page;
 		int err = replay_log_hit(&c->log, path, i ? v->page : NULL, errs[i], bytes[i]);
 
-		if (err)
-			load_note_error(c->load, "access log", err);
+		if (!err)
+			continue;
+		load_count(c, phase, REPLAY_ERRORS, 1);
+		load_note_error(c->load, "access log", err);
 	}
 }
 

@@ -30,7 +30,7 @@ enum replay_counter {
 	REPLAY_PAGES,      /* page views with all four files read */
 	REPLAY_HITS,       /* files read */
 	REPLAY_BYTES,
-	REPLAY_ERRORS,     /* files that could not be read wholly */
+	REPLAY_ERRORS,     /* files that could not be read wholly, log lines not written */
 	REPLAY_PAGE_NS,    /* sum of the response times of the pages counted */
 	REPLAY_FIRSTS,
 	REPLAY_FIRST_NS,   /* sum of the times to first byte */

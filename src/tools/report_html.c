@@ -368,7 +368,7 @@ static void html_write_warnings(FILE *to, const struct report_page *page)
 		if (errors) {
 			fputs("<p>", to);
 			report_escape(to, page->labels[i]);
-			fprintf(to, ": %llu file%s could not be read; see the settings.</p>\n",
+			fprintf(to, ": %llu error%s; see the settings.</p>\n",
 				(unsigned long long)errors, errors == 1 ? "" : "s");
 		}
 	}
