@@ -43,7 +43,7 @@ int array_member_get(struct flash *card, struct array_member *out)
 	out->index = le32toh(out->index);
 	out->members = le32toh(out->members);
 	out->mode = le32toh(out->mode);
-	out->pad = 0;
+	out->live = le32toh(out->live);
 	out->generation = le64toh(out->generation);
 	return 0;
 }
@@ -56,7 +56,7 @@ int array_member_put(struct flash *card, const struct array_member *m, uint64_t 
 	out.index = htole32(m->index);
 	out.members = htole32(m->members);
 	out.mode = htole32(m->mode);
-	out.pad = 0;
+	out.live = htole32(m->live);
 	out.generation = htole64(m->generation);
 	r = card->ops->ctl_put(card, FLASH_CTL_MEMBER, array_member_key, &out, sizeof(out), stamp);
 	return r < 0 ? r : card->ops->flush(card);
@@ -181,7 +181,8 @@ static int array_found(struct array *a, enum array_mode mode)
 {
 	struct flash_stats s;
 
-	a->member = (struct array_member){.members = 1, .mode = mode, .generation = 1};
+	a->member = (struct array_member){
+		.members = 1, .mode = mode, .live = 1, .generation = 1};
 	if (getrandom(a->member.set, sizeof(a->member.set), 0) != sizeof(a->member.set))
 		return -EIO;
 	a->card->ops->stats(a->card, &s);

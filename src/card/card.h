@@ -3,6 +3,15 @@
  * A card: N controllers as one device, in a directory: card.json, the media (or their names) and
  * one LMDB environment a controller. Lines are spread over controllers by a hash of (file, line);
  * each control record goes to two of them. Offers the flash contract.
+ *
+ * A call over several lines is one call a controller: when it fails, a part may have been done.
+ *
+ * When a controller fails, the card goes on without it: it is marked out of use on the others, its
+ * sectors read as PRESENT | CORRUPT (what they were cannot be known), writes to it answer -EIO, trims
+ * and mark_cleans that concern it succeed, control records live on with one copy, health says
+ * DEGRADED. flush answers -EIO from then on if, and only if, dirty sectors that were acknowledged and
+ * not yet flushed went down with it. It stays out after a restart until card_recover empties it.
+ * FLASH_CTL_CARD records are the card's own: its callers' calls with that kind answer -EINVAL.
  */
 #ifndef GILD_CARD_CARD_H
 #define GILD_CARD_CARD_H
