@@ -1,2 +1,17 @@
 noinst_LIBRARIES += src/backing/libbacking.a
-src_backing_libbacking_a_SOURCES =
+src_backing_libbacking_a_SOURCES = \
+	src/backing/backing.c src/backing/backing.h src/backing/backing_priv.h \
+	src/backing/backing_attr.c \
+	src/backing/backing_data.c \
+	src/backing/backing_dir.c \
+	src/backing/backing_fd.c \
+	src/backing/backing_fs.c \
+	src/backing/backing_name.c \
+	src/backing/bnode.c
+
+if HAVE_CHECK
+check_PROGRAMS += tests/unit/test_backing
+TESTS += tests/unit/test_backing
+tests_unit_test_backing_SOURCES = tests/unit/test_backing.c tests/unit/backing_scratch.h
+tests_unit_test_backing_LDADD = $(BACKING_LIBS) $(CHECK_LIBS)
+endif

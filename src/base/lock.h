@@ -22,6 +22,8 @@ enum lock_rank {
 	RANK_CACHE_TABLE = 34, /* table of cached files */
 	RANK_CACHE_FILL = 36, /* fill queue, single flight */
 	RANK_CACHE_POLICY = 38,
+	RANK_BACKING_IO = 40, /* file position of one descriptor: appends */
+	RANK_BACKING_NAMES = 42, /* one rename at a time */
 	RANK_BACKING = 44,    /* node table and descriptors */
 	RANK_ARRAY = 50,
 	RANK_CARD = 54,
