@@ -70,7 +70,9 @@ void fs_patch_init(struct fs *f, struct iovec *iov, int count)
 	const struct fuse_out_header *out = iov[0].iov_base;
 	struct fuse_init_out init;
 
-	if (!f->init_unique || count != 2 || out->unique != f->init_unique)
+	uint64_t unique = atomic_load(&f->init_unique);
+
+	if (!unique || count != 2 || out->unique != unique)
 		return;
 	if (out->error || iov[1].iov_len != sizeof(init))
 		return;

@@ -13,11 +13,18 @@
  *
  * A message goes to the pool whole: small ones as a copy, large ones by swapping buffers.
  *
+ * Going to the pool costs a thread switch, about 20 us, which is most of what a write or a miss on
+ * a fast backing costs. So a reader runs what may block by itself while another reader is idle and
+ * the backing has been quick lately: after a call that took longer than FS_QUICK_NS, none is run by
+ * a reader for FS_PENALTY times as long (ten seconds at most). On a slow disk that is next to never, and with a hanging
+ * backing one reader hangs and the others go on.
+ *
  * Invariants:
  *   1. A request is answered exactly once: by the operation that did not call fs_defer(), or here
  *      when no operation saw it (garbage, INTERRUPT, no memory).
- *   2. A reader serves with `nowait` set, unless the kind is QUICK, or the pool cannot take the
- *      message (stopping, or too much memory in flight already: then blocking is the back-pressure).
+ *   2. A reader serves with `nowait` set, unless the kind is QUICK, or fs_may_inline(), or the pool
+ *      cannot take the message (stopping, or too much memory in flight already: then blocking is the
+ *      back-pressure).
  *   3. READ and WRITE never wait for an invalidation: those have their own queue (fs_park.c).
  *
  * INTERRUPT is answered with ENOSYS: the kernel then sends no more of them and waits for the answer
@@ -38,12 +45,16 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/htab.h"
 #include "base/log.h"
 #include "fs/fs_priv.h"
 
 #define FS_WAKE_SIGNAL SIGURG
 #define FS_WAKE_AGAIN_NS 10000000
+#define FS_QUICK_NS 500000
+#define FS_PENALTY 100
+#define FS_PENALTY_MAX_NS (10 * NS_PER_S)
 
 enum fs_kind { FS_QUICK, FS_TRY, FS_POOL };
 
@@ -155,6 +166,26 @@ static void fs_pool_run(struct work *w)
 	fs_msg_put(m);
 }
 
+static bool fs_may_inline(struct fs *f)
+{
+	return atomic_load(&f->idle) > 0 && clock_mono_ns() >= atomic_load(&f->inline_from);
+}
+
+static void fs_serve_inline(struct fs_thread *t)
+{
+	struct fs *f = t->fs;
+	uint64_t start = clock_mono_ns(), end;
+
+	fs_serve(t, t->msg, false);
+	end = clock_mono_ns();
+	if (end - start > FS_QUICK_NS) {
+		uint64_t penalty = (end - start) * FS_PENALTY;
+
+		atomic_store(&f->inline_from,
+			     end + (penalty < FS_PENALTY_MAX_NS ? penalty : FS_PENALTY_MAX_NS));
+	}
+}
+
 /* Hands the reader's message to the pool; serves it here if the pool cannot take it. */
 static void fs_to_pool(struct fs_thread *t)
 {
@@ -183,6 +214,14 @@ static void fs_to_pool(struct fs_thread *t)
 	fs_serve(t, m, false);
 }
 
+static void fs_serve_blocking(struct fs_thread *t)
+{
+	if (fs_may_inline(t->fs))
+		fs_serve_inline(t);
+	else
+		fs_to_pool(t);
+}
+
 static void fs_before_init(struct fs *f, const struct fs_msg *m)
 {
 	struct fuse_init_in init = { 0 };
@@ -191,12 +230,13 @@ static void fs_before_init(struct fs *f, const struct fs_msg *m)
 	memcpy(&init, m->data + sizeof(struct fuse_in_header),
 	       have < sizeof(init) ? have : sizeof(init));
 	if (init.flags & FUSE_PARALLEL_DIROPS)
-		f->init_unique = ((const struct fuse_in_header *)m->data)->unique;
+		atomic_store(&f->init_unique,
+			     ((const struct fuse_in_header *)m->data)->unique);
 }
 
 static void fs_after_init(struct fs *f)
 {
-	f->init_unique = 0;
+	atomic_store(&f->init_unique, 0);
 	if (atomic_exchange(&f->initialised, true))
 		return; /* a second INIT: libfuse has refused it */
 	if (fuse_session_exited(f->session)) {
@@ -233,12 +273,12 @@ static void fs_dispatch(struct fs_thread *t)
 		fs_before_init(f, m);
 	if (in.opcode == FUSE_INTERRUPT) {
 		fs_reply_raw(f, in.unique, ENOSYS);
-	} else if (kind == FS_POOL && !(f->spare && atomic_load(&f->idle) >= f->spare)) {
-		fs_to_pool(t);
+	} else if (kind == FS_POOL) {
+		fs_serve_blocking(t);
 	} else {
 		fs_serve(t, m, kind == FS_TRY);
 		if (t->again)
-			fs_to_pool(t);
+			fs_serve_blocking(t);
 	}
 	if (in.opcode == FUSE_INIT)
 		fs_after_init(f);

@@ -63,7 +63,6 @@ struct fs {
 	struct fuse_session *session;
 	bool acl, exclusive, readonly;
 	unsigned readers;
-	unsigned spare;      /* idle readers that let another run what may block; 0: never */
 	uint64_t nocap_ttl;
 	struct workq *pool;  /* what may block */
 	struct workq *park;  /* invalidations: they wait for READs, so READs never wait for them */
@@ -72,7 +71,6 @@ struct fs {
 	char *mountpoint;    /* NULL when serving a bare descriptor */
 	/* constant after INIT */
 	bool no_open;        /* the kernel understands ENOSYS to OPEN */
-	uint64_t init_unique; /* of the INIT being answered, if its answer may need a flag more */
 	/* owned by the thread in fs_run */
 	struct fs_thread *threads;
 	struct sigaction old_action;
@@ -81,7 +79,9 @@ struct fs {
 	sem_t wake;
 	atomic_bool initialised, ready, stopping, ended;
 	atomic_int error;
+	atomic_ullong init_unique; /* of the INIT being answered, if its answer may need a flag more */
 	atomic_uint idle;    /* readers waiting for a request */
+	atomic_ullong inline_from; /* clock_mono_ns from which readers may run what may block */
 	/* under `lock` */
 	struct lock lock;
 	struct fs_msg *free;

@@ -17,6 +17,8 @@
 #define ALL (UINT32_MAX & ~FUSE_INIT_EXT)
 
 static const struct fs_options plain = { .readers = 2, .pool_threads = 4 };
+/* A single reader never runs by itself what may block. */
+static const struct fs_options single = { .readers = 1, .pool_threads = 2 };
 
 static void stop_clean(struct wire *w)
 {
@@ -118,7 +120,7 @@ END_TEST
 
 START_TEST(lookup_getattr)
 {
-	struct wire *w = wire_start(CACHE_TTL, &plain, true);
+	struct wire *w = wire_start(CACHE_TTL, _i ? &single : &plain, true);
 	struct cnode *n = ram_file(w->cache, w->root, "a", "hello", 5);
 	struct fuse_entry_out e;
 	struct fuse_attr_out a;
@@ -333,7 +335,7 @@ END_TEST
 
 START_TEST(reading)
 {
-	struct wire *w = wire_start(CACHE_TTL, &plain, true);
+	struct wire *w = wire_start(CACHE_TTL, _i ? &single : &plain, true);
 	struct fuse_entry_out e;
 	char text[3000];
 

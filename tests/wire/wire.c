@@ -54,12 +54,19 @@ struct wire *wire_start(enum cache_coherence coherence, const struct fs_options 
 	return w;
 }
 
+void wire_join(struct wire *w)
+{
+	if (!w->joined)
+		pthread_join(w->server, NULL);
+	w->joined = true;
+}
+
 bool wire_stop(struct wire *w)
 {
 	bool clean;
 
 	shutdown(w->fd, SHUT_RDWR);
-	pthread_join(w->server, NULL);
+	wire_join(w);
 	close(w->fd);
 	fs_destroy(w->fs);
 	clean = ram_cache_close(w->cache);

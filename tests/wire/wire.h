@@ -19,7 +19,8 @@ struct wire {
 	struct cnode *root;  /* of the cache; its nodeid is FUSE_ROOT_ID */
 	int fd;
 	pthread_t server;
-	int result;          /* of fs_run */
+	bool joined;         /* the server has ended */
+	int result;          /* of fs_run, once joined */
 	atomic_uint ready;   /* times the ready function was called */
 	uint64_t unique;
 	char *in;            /* request being made */
@@ -36,6 +37,8 @@ struct wire {
 struct wire *wire_start(enum cache_coherence coherence, const struct fs_options *o, bool init);
 /* Closes the kernel's end, waits for the server. True if nothing is referenced any more. */
 bool wire_stop(struct wire *w);
+/* Waits for a server that was told to end. */
+void wire_join(struct wire *w);
 
 void wire_begin(struct wire *w);
 void wire_put(struct wire *w, const void *p, size_t len);
