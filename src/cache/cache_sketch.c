@@ -15,8 +15,8 @@ int sketch_init(struct sketch *s, uint64_t keys)
 	size_t blocks = 64, bytes;
 	void *p;
 
-	/* two counters a key, 128 in a block; at most 16 MiB */
-	while (blocks * 64 < keys && blocks < (size_t)1 << 18)
+	/* 128 counters in a block; at most 32 MiB */
+	while (blocks * 8 < keys && blocks < (size_t)1 << 19)
 		blocks <<= 1;
 	bytes = blocks * SKETCH_BLOCK_WORDS * sizeof(uint64_t);
 	p = aligned_alloc(64, bytes);

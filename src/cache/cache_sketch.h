@@ -3,9 +3,10 @@
  * How often was it asked for? A count-min sketch of 4-bit counters with ageing.
  *
  * The four counters of a key lie in one 64-byte block, so a touch costs one cache miss. Only the
- * lowest of the four are raised (conservative update). Ageing is continuous: every SKETCH_AGE
- * touches a hand halves the 16 counters of the next word, so that each counter is halved once in
- * eight touches per counter, without a pause. Relaxed atomics: a lost count is no harm.
+ * lowest of the four are raised (conservative update). There are 16 counters a line that flash may
+ * hold, since many more lines are asked for than fit. Ageing is continuous: every SKETCH_AGE touches
+ * a hand halves the 16 counters of the next word, so that each counter is halved once in 16 touches
+ * for each line, without a pause. Relaxed atomics: a lost count is no harm.
  */
 #ifndef GILD_CACHE_SKETCH_H
 #define GILD_CACHE_SKETCH_H
@@ -15,7 +16,7 @@
 #include <stdint.h>
 
 #define SKETCH_MAX 15u
-#define SKETCH_AGE 128u
+#define SKETCH_AGE 16u
 
 struct sketch {
 	_Atomic uint64_t *words; /* 16 counters each */

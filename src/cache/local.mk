@@ -9,3 +9,21 @@ src_cache_libcache_a_SOURCES = \
 	src/cache/cache_sketch.c src/cache/cache_sketch.h \
 	src/cache/cache_stream.c src/cache/cache_write.c \
 	src/cache/policy_always.c src/cache/policy_freq.c src/cache/policy_lru.c
+
+if HAVE_CHECK
+check_PROGRAMS += $(cache_tests)
+TESTS += $(cache_tests)
+cache_tests = tests/unit/test_cache_read tests/unit/test_cache_write \
+	tests/unit/test_cache_crash tests/unit/test_cache_policy
+CACHE_TEST_SOURCES = tests/unit/cache_env.c tests/unit/cache_env.h \
+	tests/unit/ram_flash.c tests/unit/ram_flash.h tests/unit/unit_util.h
+CACHE_TEST_LIBS = src/cache/libcache.a src/backing/libbacking.a $(STATS_LIBS) $(CHECK_LIBS)
+tests_unit_test_cache_read_SOURCES = tests/unit/test_cache_read.c $(CACHE_TEST_SOURCES)
+tests_unit_test_cache_read_LDADD = $(CACHE_TEST_LIBS)
+tests_unit_test_cache_write_SOURCES = tests/unit/test_cache_write.c $(CACHE_TEST_SOURCES)
+tests_unit_test_cache_write_LDADD = $(CACHE_TEST_LIBS)
+tests_unit_test_cache_crash_SOURCES = tests/unit/test_cache_crash.c $(CACHE_TEST_SOURCES)
+tests_unit_test_cache_crash_LDADD = $(CACHE_TEST_LIBS)
+tests_unit_test_cache_policy_SOURCES = tests/unit/test_cache_policy.c tests/unit/unit_util.h
+tests_unit_test_cache_policy_LDADD = $(CACHE_TEST_LIBS)
+endif
