@@ -143,7 +143,7 @@ static int card_json_parse(const json_t *object, const char *dir, struct card_co
 	    (r = card_json_number(object, dir, "size", MEDIA_ALIGN, CARD_SIZE_MAX, &c->size)) < 0 ||
 	    (r = card_json_number(object, dir, "volume_bytes", 0, CARD_SIZE_MAX,
 				  &c->volume_bytes)) < 0 ||
-	    (r = card_json_number(object, dir, "op_percent", 1, 1000, &n)) < 0)
+	    (r = card_json_number(object, dir, "op_percent", 1, CARD_OP_MAX, &n)) < 0)
 		return r;
 	c->op_percent = (unsigned)n;
 	r = card_json_number(object, dir, "controllers", 1, CARD_CONTROLLERS_MAX, &n);

@@ -70,7 +70,8 @@ static int card_make_check_numbers(struct card_maker *m)
 {
 	struct card_config *c = &m->cfg;
 	struct ftl_geometry g;
-	uint64_t usable;
+	struct ftl_format share;
+	uint64_t usable, region;
 	char a[32], b[32];
 
 	if (c->controllers > CARD_CONTROLLERS_MAX) {
@@ -78,19 +79,21 @@ static int card_make_check_numbers(struct card_maker *m)
 			  CARD_CONTROLLERS_MAX, c->controllers);
 		return -EINVAL;
 	}
-	if (c->op_percent > 1000 || c->size > CARD_SIZE_MAX) {
-		log_error("card", "%s: the size may be at most %s and the over-provisioning 1000 %%",
-			  m->dir, card_size_text(CARD_SIZE_MAX, a));
+	if (c->op_percent > CARD_OP_MAX || c->size > CARD_SIZE_MAX) {
+		log_error("card", "%s: the size may be at most %s and the over-provisioning %u %%",
+			  m->dir, card_size_text(CARD_SIZE_MAX, a), CARD_OP_MAX);
 		return -EINVAL;
 	}
-	if (ftl_choose_geometry(card_region_bytes(c->size, c->controllers), &g) < 0) {
+	region = card_region_bytes(c->size, c->controllers);
+	if (ftl_choose_geometry(region, &g) < 0) {
 		log_error("card", "%s: %s is too small for %u controllers, at least %s is needed: give "
 			  "more space or fewer controllers", m->dir, card_size_text(c->size, a),
 			  c->controllers, card_size_text(card_region_min() * c->controllers, b));
 		return -ENOSPC;
 	}
-	usable = c->size / (100 + c->op_percent) * 100;
-	if (c->volume_bytes > usable) {
+	usable = ftl_usable_bytes(region, &g, c->op_percent) * c->controllers;
+	card_ftl_format(c, 0, &share);
+	if (share.volume_bytes * c->controllers > usable) {
 		log_error("card", "%s: a volume of %s does not fit, %s of the card is usable", m->dir,
 			  card_size_text(c->volume_bytes, a), card_size_text(usable, b));
 		return -ENOSPC;

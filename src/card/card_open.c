@@ -247,9 +247,12 @@ static int card_describe_medium(const struct card_config *cfg, const char *dir,
 	out->clean = true;
 	for (i = 0; i < card->n && r == 0; i++) {
 		r = ftl_identify(card->c[i].region, &id);
+		if (r < 0)
+			break;
 		out->clean = out->clean && id.clean;
 		out->raw_bytes += bytes;
-		out->usable_bytes += bytes * 100 / (100 + id.format.op_percent);
+		out->usable_bytes += ftl_usable_bytes(bytes, &id.format.geometry,
+						      id.format.op_percent);
 		out->erase_block = id.format.geometry.erase_block;
 	}
 	card_abandon(card);

@@ -115,6 +115,7 @@ void card_meta_path(char *buf, size_t len, const char *dir, unsigned i, const ch
 #define CARD_META "meta"
 #define CARD_UNEVEN "uneven"       /* exists: legs of control records may differ */
 #define CARD_SIZE_MAX (1ULL << 50)
+#define CARD_OP_MAX 400u
 
 /* Opens the directory. -ENOENT, -ENOTDIR, -EACCES ...: logged. */
 int card_dir_open(int *out, const char *dir);

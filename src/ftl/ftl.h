@@ -48,6 +48,8 @@ struct ftl_options {
 
 /* What ftl_format would choose for a medium of `raw_bytes`. -ENOSPC when it is too small. */
 int ftl_choose_geometry(uint64_t raw_bytes, struct ftl_geometry *out);
+/* What live data may take of it, as flash_stats.usable_bytes will say. 0: not a geometry. */
+uint64_t ftl_usable_bytes(uint64_t raw_bytes, const struct ftl_geometry *g, uint32_t op_percent);
 /* Writes superblocks and empties the environment. Whatever the medium held is lost. */
 int ftl_format(struct media *m, struct meta *meta, const struct ftl_format *f);
 /* Reads the superblock. -ENODATA: not a controller; -EPROTO: of a newer version; -EUCLEAN. */

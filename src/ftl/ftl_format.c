@@ -26,6 +26,17 @@ void ftl_space(const struct ftl_geom *g, uint32_t op_percent, struct ftl_space *
 	out->usable = ebs * payload / record * FLASH_SECTOR / (100 + op_percent) * 100;
 }
 
+uint64_t ftl_usable_bytes(uint64_t raw_bytes, const struct ftl_geometry *in, uint32_t op_percent)
+{
+	struct ftl_space space;
+	struct ftl_geom g;
+
+	if (ftl_geom_init(&g, raw_bytes, in))
+		return 0;
+	ftl_space(&g, op_percent, &space);
+	return space.usable;
+}
+
 static void format_super(const struct ftl_format *f, const struct ftl_geom *g,
 			 struct ftl_media_super *s)
 {
