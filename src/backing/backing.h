@@ -31,7 +31,7 @@ struct bnode;
 struct bdir;
 
 struct battr {
-	struct stat st;       /* st_dev is not to be used: it changes over reboots */
+	struct stat st;       /* st_ino as backing_ino(); st_dev is not to be used: it changes over reboots */
 	struct timespec btime; /* 0 where the filesystem has none */
 };
 
@@ -48,11 +48,12 @@ struct bcred {
 	mode_t umask;         /* applied only where the parent has no default ACL */
 };
 
-/* -ENOENT, -ENOTDIR, -EACCES, ...; nothing is logged. */
+/* -ENOENT, -ENOTDIR, -EACCES, ...; -ENOSYS where /proc is not mounted; nothing is logged. */
 int backing_open(struct backing **out, const char *path, const struct backing_options *o);
 void backing_close(struct backing *b); /* all bnodes must have been put */
 struct bnode *backing_root(struct backing *b); /* held by the backing; do not put */
 const char *backing_path(const struct backing *b); /* absolute, as resolved at opening */
+/* The root's and those behind bnodes; not those of bdirs. */
 unsigned backing_open_fds(struct backing *b);
 int backing_statfs(struct backing *b, struct statvfs *out);
 int backing_syncfs(struct backing *b);
@@ -68,7 +69,8 @@ void backing_put(struct backing *b, struct bnode *n);
 /* A bnode from a stored handle (backing_handle) without a path. -ESTALE, -EOPNOTSUPP, -EPERM. */
 int backing_from_handle(struct backing *b, const void *handle, size_t len, struct bnode **out,
 			struct battr *attr);
-/* The object's handle for backing_from_handle; returns its length, 0 where there is none. */
+/* The object's handle for backing_from_handle; returns its length (at most 144), 0 where there is
+ * none: the filesystem has no lasting handles, or it is mounted below the root's. */
 size_t backing_handle(struct backing *b, struct bnode *n, void *buf, size_t room);
 
 /* Identity over remounts and reboots: hash of filesystem id, inode number, generation (file handle,
@@ -87,7 +89,8 @@ int backing_pin(struct backing *b, struct bnode *n);
 int backing_getattr(struct backing *b, struct bnode *n, struct battr *out);
 enum bset { BSET_MODE = 1, BSET_UID = 2, BSET_GID = 4, BSET_SIZE = 8, BSET_ATIME = 16,
 	    BSET_MTIME = 32, BSET_ATIME_NOW = 64, BSET_MTIME_NOW = 128 };
-/* Applies the members of `st` named in `set`; *out is the state afterwards. */
+/* Applies the members of `st` named in `set`, in the order owner, mode, size, times; *out is the
+ * state afterwards. */
 int backing_setattr(struct backing *b, struct bnode *n, unsigned set, const struct stat *st,
 		    struct battr *out);
 ssize_t backing_getxattr(struct backing *b, struct bnode *n, const char *name, void *buf, size_t len);

@@ -10,8 +10,10 @@ src_backing_libbacking_a_SOURCES = \
 	src/backing/bnode.c
 
 if HAVE_CHECK
-check_PROGRAMS += tests/unit/test_backing
-TESTS += tests/unit/test_backing
+check_PROGRAMS += tests/unit/test_backing tests/unit/test_backing_ops
+TESTS += tests/unit/test_backing tests/unit/test_backing_ops
 tests_unit_test_backing_SOURCES = tests/unit/test_backing.c tests/unit/backing_scratch.h
 tests_unit_test_backing_LDADD = $(BACKING_LIBS) $(CHECK_LIBS)
+tests_unit_test_backing_ops_SOURCES = tests/unit/test_backing_ops.c tests/unit/backing_scratch.h
+tests_unit_test_backing_ops_LDADD = $(BACKING_LIBS) $(CHECK_LIBS)
 endif

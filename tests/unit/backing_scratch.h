@@ -14,6 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mount.h>
 #include <unistd.h>
 
 #include "backing/backing_priv.h"
@@ -65,6 +66,7 @@ static inline int scratch_remove(const char *path, const struct stat *st, int ty
 static inline void scratch_teardown(void)
 {
 	backing_close(S.b);
+	umount2(P("mnt"), MNT_DETACH); /* left by a test that failed */
 	nftw(S.dir, scratch_remove, 16, FTW_DEPTH | FTW_PHYS | FTW_MOUNT);
 }
 

@@ -6,7 +6,6 @@
 
 #include <malloc.h>
 #include <pthread.h>
-#include <sys/mount.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -492,7 +491,7 @@ END_TEST
 
 START_TEST(filesystems_below_have_their_own)
 {
-	struct bnode *m, *f, *g, *plain;
+	struct bnode *m, *f, *g, *plain, *again;
 	struct hash128 a, b;
 	bool stable;
 
@@ -528,6 +527,19 @@ START_TEST(filesystems_below_have_their_own)
 	ck_assert_int_eq(attr_error(f), -ESTALE);
 	ck_assert_int_eq(attr_error(m), -ESTALE);
 	ck_assert_int_eq(backing_syncfs(S.b), 0);
+	/* Another one there, mostly with the same device and inode numbers, is not taken for it. */
+	ck_assert_int_eq(mount("none", P("mnt"), "tmpfs", 0, "size=1m"), 0);
+	put_file(P("mnt/f"), "later");
+	again = look(S.top, "mnt");
+	ck_assert_ptr_ne(again, m);
+	a = backing_identity(m, &stable);
+	b = backing_identity(again, &stable);
+	ck_assert(a.lo != b.lo || a.hi != b.hi);
+	backing_close_idle(S.b);
+	ck_assert_int_eq(attr_error(f), -ESTALE);
+	put(look(again, "f"));
+	put(again);
+	ck_assert_int_eq(umount(P("mnt")), 0);
 	put(f);
 	put(g);
 	put(m);
