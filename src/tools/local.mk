@@ -1,4 +1,4 @@
-EXTRA_PROGRAMS += src/tools/gildfs src/tools/gild
+bin_PROGRAMS += src/tools/gildfs src/tools/gild
 
 src_tools_gildfs_SOURCES = src/tools/gildfs.c src/tools/gildfs_options.c src/tools/gildfs_options.h \
 	src/tools/gildfs_paths.c src/tools/stack.c src/tools/stack.h src/tools/control.c \
