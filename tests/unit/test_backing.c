@@ -517,7 +517,11 @@ START_TEST(filesystems_below_have_their_own)
 	b = backing_identity(g, &stable);
 	ck_assert(a.lo != b.lo || a.hi != b.hi);
 	ck_assert_int_eq(backing_pwrite(S.b, f, "B", 1, 0), 1);
-	ck_assert_int_eq(backing_syncfs(S.b), 0);
+	ck_assert(f->fs->wrote);
+	if (_i == 0) { /* slow where others write */
+		ck_assert_int_eq(backing_syncfs(S.b), 0);
+		ck_assert(!f->fs->wrote);
+	}
 	backing_close_idle(S.b);
 	expect_text(f, "Below");
 	ck_assert_int_eq(backing_rename(S.b, m, "f", S.top, "f", 0), -EXDEV);
@@ -526,7 +530,6 @@ START_TEST(filesystems_below_have_their_own)
 	ck_assert_int_eq(umount(P("mnt")), 0);
 	ck_assert_int_eq(attr_error(f), -ESTALE);
 	ck_assert_int_eq(attr_error(m), -ESTALE);
-	ck_assert_int_eq(backing_syncfs(S.b), 0);
 	/* Another one there, mostly with the same device and inode numbers, is not taken for it. */
 	ck_assert_int_eq(mount("none", P("mnt"), "tmpfs", 0, "size=1m"), 0);
 	put_file(P("mnt/f"), "later");
