@@ -48,6 +48,8 @@ struct cache_attr {
 	struct battr attr;
 	uint64_t valid_ns;  /* how long the kernel may keep it (what remains of the ttl) */
 	bool changed;       /* the data changed behind the mount: drop the kernel's pages first */
+	bool unseen;        /* with `changed`: size and mtime may be as they were told last, so that who
+	                     * compares those does not see it */
 };
 
 /* `flash` NULL: no cache, everything passes through. Neither it nor `backing` is owned; both outlive

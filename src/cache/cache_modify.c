@@ -169,11 +169,11 @@ static bool cmodify_take(struct cmodify *m, enum cmodify_how how, uint64_t expec
 	cversion_of(a, &v);
 	if (m->regular && !cmodify_expected(m, how, expect_size, &v)) {
 		cnode_drop_lines(m->c, n);
-		n->flags |= CN_CHANGED;
+		cnode_mark_changed(n, &m->before, &v);
 		if (how != CMODIFY_LOST)
 			stats_inc(m->c->stats, file_changed);
 	} else if (m->data) {
-		n->flags |= CN_OWN;
+		n->flags |= CN_OWN | CN_UNTOLD;
 	}
 	cnode_set_attr(n, a, start);
 	if (n->open)
@@ -206,7 +206,7 @@ int cmodify_end(struct cmodify *m, enum cmodify_how how, uint64_t expect_size,
 	cnode_lock(c, n);
 	if (out) {
 		cnode_fill_attr(c, n, clock_mono_ns(), out);
-		out->changed = cnode_take_changed(n);
+		cnode_tell_changed(n, out);
 	}
 	n->gen++;
 	cnode_leave_locked(c, n);

@@ -33,7 +33,7 @@ static int cname_found(struct cache *c, struct bnode *b, const struct battr *a, 
 	cnode_learn(c, n, a, start);
 	cnode_lock(c, n);
 	cnode_fill_attr(c, n, clock_mono_ns(), attr);
-	attr->changed = cnode_take_changed(n);
+	cnode_tell_changed(n, attr);
 	cnode_unlock(c, n);
 	*out = n;
 	return 0;

@@ -297,8 +297,25 @@ bool cnode_take_changed(struct cnode *n)
 {
 	bool changed = n->flags & CN_CHANGED;
 
-	n->flags &= ~CN_CHANGED;
+	n->flags &= ~(CN_CHANGED | CN_UNSEEN);
 	return changed;
+}
+
+void cnode_tell_changed(struct cnode *n, struct cache_attr *out)
+{
+	out->unseen = n->flags & CN_UNSEEN;
+	out->changed = cnode_take_changed(n);
+	n->flags &= ~CN_UNTOLD;
+}
+
+void cnode_mark_changed(struct cnode *n, const struct cversion *was, const struct cversion *is)
+{
+	bool same = was->size == is->size && was->msec == is->msec && was->mnsec == is->mnsec;
+
+	/* Two changes of which the kernel did not hear in between may cancel out. */
+	if (same || (n->flags & CN_UNTOLD))
+		n->flags |= CN_UNSEEN;
+	n->flags |= CN_CHANGED | CN_UNTOLD;
 }
 
 void cnode_drop_lines(struct cache *c, struct cnode *n)
@@ -324,7 +341,8 @@ void cnode_learn(struct cache *c, struct cnode *n, const struct battr *a, uint64
 	if ((n->flags & CN_ATTR) && S_ISREG(n->mode) && !cversion_same(&was, &is)) {
 		cnode_drop_lines(c, n);
 		n->gen += 2;
-		n->flags = (n->flags | CN_CHANGED) & ~CN_OWN;
+		n->flags &= ~CN_OWN;
+		cnode_mark_changed(n, &was, &is);
 		stats_inc(c->stats, file_changed);
 	}
 	cnode_set_attr(n, a, start);
@@ -424,7 +442,7 @@ int cache_getattr(struct cache *c, struct cnode *n, struct cache_attr *out, unsi
 	fresh = cnode_fresh(c, n, now);
 	if (fresh) {
 		cnode_fill_attr(c, n, now, out);
-		out->changed = cnode_take_changed(n);
+		cnode_tell_changed(n, out);
 	}
 	cnode_unlock(c, n);
 	if (fresh)
@@ -436,7 +454,7 @@ int cache_getattr(struct cache *c, struct cnode *n, struct cache_attr *out, unsi
 		return err;
 	cnode_lock(c, n);
 	cnode_fill_attr(c, n, clock_mono_ns(), out);
-	out->changed = cnode_take_changed(n);
+	cnode_tell_changed(n, out);
 	cnode_unlock(c, n);
 	return 0;
 }

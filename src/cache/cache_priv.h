@@ -63,6 +63,8 @@ enum cnode_flags {
 	CN_OWN = 1 << 8,     /* the last change of the data was made through the mount */
 	CN_GONE = 1 << 9,    /* its last link was removed through the mount */
 	CN_UNSURE = 1 << 10, /* the attributes may have moved since `verified` */
+	CN_UNTOLD = 1 << 11, /* size or mtime may differ from what the kernel was told last */
+	CN_UNSEEN = 1 << 12, /* with CHANGED: cache_attr's `unseen` */
 };
 
 struct cnode {
@@ -199,6 +201,10 @@ void cnode_fill_attr(const struct cache *c, const struct cnode *n, uint64_t now,
 		     struct cache_attr *out);
 void cnode_set_attr(struct cnode *n, const struct battr *a, uint64_t start);
 bool cnode_take_changed(struct cnode *n);
+/* The same for an answer that carries the attributes. */
+void cnode_tell_changed(struct cnode *n, struct cache_attr *out);
+/* The data moved from `was` to `is` behind the mount. */
+void cnode_mark_changed(struct cnode *n, const struct cversion *was, const struct cversion *is);
 void cnode_drop_lines(struct cache *c, struct cnode *n); /* invariant 3 */
 void cnode_version(const struct cnode *n, struct cversion *out);
 /* Without: */

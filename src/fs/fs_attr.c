@@ -42,7 +42,7 @@ void fs_reply_entry(struct fs *f, fuse_req_t req, struct cnode *n, const struct 
 	struct fuse_entry_param e;
 
 	fs_fill_entry(&e, n, a);
-	if (a->changed)
+	if (fs_must_park(f, a))
 		fs_park_entry(f, req, &e, a->valid_ns);
 	else if (fuse_reply_entry(req, &e) != 0)
 		cache_forget(f->cache, n, 1);
@@ -51,7 +51,7 @@ void fs_reply_entry(struct fs *f, fuse_req_t req, struct cnode *n, const struct 
 static void fs_reply_attr(struct fs *f, fuse_req_t req, fuse_ino_t ino, struct cache_attr *a)
 {
 	a->attr.st.st_ino = backing_ino(cache_bnode(fs_node(f, ino)));
-	if (a->changed)
+	if (fs_must_park(f, a))
 		fs_park_attr(f, req, ino, &a->attr.st, a->valid_ns);
 	else
 		fuse_reply_attr(req, &a->attr.st, fs_seconds(a->valid_ns));
@@ -116,7 +116,7 @@ void fs_op_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *st, int set,
 		return;
 	}
 	/* Not parked: during a truncate the kernel holds back the write-out of dirty pages, for which
-	 * an invalidation would wait. */
+	 * an invalidation would wait. Nor does it compare mtimes here. */
 	changed = a.changed;
 	a.changed = false;
 	fs_reply_attr(f, req, ino, &a);

@@ -102,7 +102,7 @@ static struct cnode *fs_dirent_lookup(struct fs *f, fuse_ino_t dir, const struct
 	if (dots || cache_lookup(f->cache, fs_node(f, dir), d->name, &n, &a, 0) != 0)
 		return NULL;
 	fs_fill_entry(e, n, &a);
-	if (a.changed)
+	if (fs_must_park(f, &a))
 		fs_park_inval(f, e->ino, 0);
 	return n;
 }

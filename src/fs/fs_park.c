@@ -13,6 +13,12 @@
  *      A READ that finds a change thus brings new bytes into one page while its neighbours are old
  *      for a moment, as when one reads a file natively while it is being written.
  *
+ * Parked is only what the kernel would not notice by itself (`unseen`): given attributes with
+ * another size or mtime it drops the pages on its own (AUTO_INVAL_DATA), and that is better where
+ * it works. An invalidation from here makes the kernel distrust attributes that it asked for
+ * before, so the read(2) that found out would still end at the old size. Where size and mtime are
+ * the same that does no harm.
+ *
  * The time a request is parked counts against the time the kernel may keep its attributes.
  */
 #include "config.h"

@@ -135,6 +135,12 @@ void fs_reply_entry(struct fs *f, fuse_req_t req, struct cnode *n, const struct 
 
 /* ---- fs_park.c ---- */
 
+/* Whether the kernel will not drop changed pages by itself when it gets these attributes. */
+static inline bool fs_must_park(const struct fs *f, const struct cache_attr *a)
+{
+	return a->changed && (a->unseen || f->exclusive);
+}
+
 /* Drops the kernel's pages of `ino` from `off` on, and its attributes; in the background. */
 void fs_park_inval(struct fs *f, fuse_ino_t ino, off_t off);
 /* The same for the whole file, and then answers. */

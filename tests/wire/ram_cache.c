@@ -177,6 +177,7 @@ int cache_lookup(struct cache *c, struct cnode *parent, const char *name, struct
 		ram_reference(c, d->object, 1);
 		ram_fill_attr(c, d->object, attr);
 		attr->changed = ram_changed(c);
+		attr->unseen = attr->changed && !atomic_load(&c->switches.seen);
 	} else {
 		err = -ENOENT;
 		attr->valid_ns = c->coherence == CACHE_STRICT ? 0 : 1000000000;

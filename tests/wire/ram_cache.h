@@ -15,6 +15,7 @@ struct ram_switches {
 	atomic_bool cold;    /* with CACHE_NOWAIT everything answers -EAGAIN */
 	atomic_bool hang;    /* without CACHE_NOWAIT everything waits until this is false again */
 	atomic_bool changed; /* the next lookup, getattr or read says `changed` */
+	atomic_bool seen;    /* such a change shows in size or mtime */
 	atomic_uint waiting; /* threads held up by `hang` */
 	atomic_uint asked_capability; /* questions for security.capability that came this far */
 };

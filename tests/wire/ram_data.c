@@ -39,6 +39,7 @@ int cache_getattr(struct cache *c, struct cnode *n, struct cache_attr *out, unsi
 	pthread_mutex_lock(&c->lock);
 	ram_fill_attr(c, n, out);
 	out->changed = ram_changed(c);
+	out->unseen = out->changed && !atomic_load(&c->switches.seen);
 	pthread_mutex_unlock(&c->lock);
 	return 0;
 }
@@ -66,6 +67,7 @@ int cache_setattr(struct cache *c, struct cnode *n, unsigned set, const struct s
 		n->st.st_atim = n->st.st_ctim;
 	ram_fill_attr(c, n, out);
 	out->changed = ram_changed(c);
+	out->unseen = out->changed && !atomic_load(&c->switches.seen);
 	pthread_mutex_unlock(&c->lock);
 	return err;
 }

@@ -236,6 +236,12 @@ START_TEST(changed_invalidates)
 	ck_assert_int_eq(wire_lookup(w, FUSE_ROOT_ID, "a", &e), 0);
 	ck_assert(w->notice_first);
 	ck_assert_uint_eq(e.attr.size, 5);
+	/* what the kernel sees by itself is left to it */
+	atomic_store(&s->seen, true);
+	atomic_store(&s->changed, true);
+	ck_assert_int_eq(wire_getattr(w, e.nodeid, &a), 0);
+	ck_assert_uint_eq(a.attr_valid, 1);
+	ck_assert_uint_eq(w->notices, 0);
 	/* a READ holds pages: it is answered first */
 	atomic_store(&s->changed, true);
 	ck_assert_int_eq(wire_read(w, e.nodeid, 0, 100), 0);
