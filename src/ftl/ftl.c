@@ -76,7 +76,7 @@ static void op_set_reclaim(struct flash *fl, flash_reclaim_fn fn, void *arg)
 	lock_acquire(&f->lock);
 	f->reclaim = fn;
 	f->reclaim_arg = arg;
-	f->gc_stuck = false;
+	ftl_gc_unstick(f);
 	ftl_kick(f);
 	lock_release(&f->lock);
 	lock_release(&f->gc_lock);
@@ -148,7 +148,7 @@ static void op_health(struct flash *fl, struct flash_health *out)
 	lock_release(&f->lock);
 }
 
-static void ftl_free(struct ftl *f)
+void ftl_free(struct ftl *f)
 {
 	struct ftl_scratch *s;
 
@@ -278,6 +278,12 @@ static int open_unclean(struct ftl *f)
 	f->c.unsafe_shutdowns++;
 	err = ftl_replay_tail(f);
 	if (err || f->opt.readonly)
+		return err;
+	/* If the stop was between a commit and its superblock, that comes before the next commit. */
+	lock_acquire(&f->ckpt_lock);
+	err = ftl_ckpt_super(f, f->super.checkpoint, false);
+	lock_release(&f->ckpt_lock);
+	if (err)
 		return err;
 	/* What replay read may be in the kernel's cache only: it becomes durable before anything
 	 * builds on it. Its EBs get their footers: they are never appended to. */

@@ -360,6 +360,20 @@ static void ckpt_drop_frozen(struct ftl *f)
 	ftl_overlay_free(o);
 }
 
+/* The log up to the position, and the footers the EB table speaks of: after a replay they are what
+ * keeps the records that were cut off from coming back. */
+static int ckpt_flush(struct ftl *f)
+{
+	bool footers;
+	int err = ftl_log_flush(f);
+
+	lock_acquire(&f->lock);
+	footers = f->footers_unflushed;
+	f->footers_unflushed = false;
+	lock_release(&f->lock);
+	return !err && footers ? ftl_media_flush(f) : err;
+}
+
 static int ckpt_run_locked(struct ftl *f, bool clean)
 {
 	struct ckpt k = {.rows = NULL};
@@ -367,7 +381,7 @@ static int ckpt_run_locked(struct ftl *f, bool clean)
 
 	if (err)
 		goto out;
-	err = ftl_log_flush(f);
+	err = ckpt_flush(f);
 	if (!err)
 		err = ckpt_gather(f->frozen, &k);
 	if (!err) {
@@ -513,10 +527,13 @@ int ftl_ckpt_erase(struct ftl *f)
 		eb->min_dead = UINT64_MAX;
 		eb->pending_ckpt = 0;
 		eb->drops = false;
+		eb->barren = 0;
 		eb->used = eb->records = 0;
 		ftl_eb_set_state(f, eb, EB_FREE);
-		f->gc_stuck = false;
+		ftl_gc_unstick(f);
 	}
+	if (n && !err)
+		ftl_tomb_retire(f);
 	lock_release(&f->lock);
 	return err;
 }

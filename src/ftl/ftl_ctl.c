@@ -309,3 +309,59 @@ int ftl_ctl_walk(struct ftl *f, unsigned kind,
 	free(g.v);
 	return err;
 }
+
+int ftl_ctl_each(struct ftl *f,
+		 int (*fn)(void *arg, const struct ftl_ctlkey *k, const struct ftl_ctlmeta *m),
+		 void *arg)
+{
+	int err = 0;
+
+	for (unsigned kind = 1; kind < FLASH_CTL_KINDS && !err; kind++) {
+		struct ctl_keys g = {.kind = (uint8_t)kind};
+
+		err = ctl_keys(f, &g);
+		for (size_t i = 0; i < g.n && !err; i++) {
+			struct ftl_ctlmeta m;
+
+			lock_acquire(&f->lock);
+			err = ftl_ctl_find(f, &g.v[i], &m, NULL);
+			lock_release(&f->lock);
+			if (!err)
+				err = fn(arg, &g.v[i], &m);
+			else if (err == -ENOENT)
+				err = 0;
+		}
+		free(g.v);
+	}
+	return err;
+}
+
+struct ctl_rescue {
+	struct ftl *f;
+	uint64_t seq;
+};
+
+static int ctl_rescue_one(void *arg, const struct ftl_ctlkey *k, const struct ftl_ctlmeta *was)
+{
+	struct ctl_rescue *r = arg;
+	uint8_t value[FLASH_CTL_VALUE];
+	struct ftl_ctlmeta old, m;
+	int err;
+
+	if (FTL_POS_SEQ(was->pos) != r->seq)
+		return 0;
+	lock_acquire(&r->f->lock);
+	err = ftl_ctl_find(r->f, k, &old, value);
+	m = old;
+	if (!err && FTL_POS_SEQ(old.pos) == r->seq)
+		err = ftl_ctl_append(r->f, FTL_FOR_GC, k, &old, &m, value, old.pos);
+	lock_release(&r->f->lock);
+	return err == -ENOENT ? 0 : err;
+}
+
+int ftl_ctl_rescue(struct ftl *f, uint64_t seq)
+{
+	struct ctl_rescue r = {.f = f, .seq = seq};
+
+	return ftl_ctl_each(f, ctl_rescue_one, &r);
+}

@@ -25,6 +25,7 @@ int ftl_eb_init(struct ftl *f)
 		f->ebs[i].min_dead = UINT64_MAX;
 		f->ebs[i].changed = true;
 	}
+	f->gc_epoch = 1;
 	f->nfree = f->geom.ebs;
 	return 0;
 }
@@ -108,7 +109,7 @@ void ftl_eb_sub_tomb(struct ftl *f, ftl_pos pos, uint32_t bytes)
 	eb->live -= bytes;
 	eb->changed = true;
 	f->live_bytes -= bytes;
-	f->gc_stuck = false;
+	ftl_gc_unstick(f);
 }
 
 void ftl_eb_sub(struct ftl *f, ftl_pos pos, uint32_t bytes, uint64_t stamp)

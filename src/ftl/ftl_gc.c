@@ -1,5 +1,34 @@
-/* SPDX-License-Identifier: BSD-2-Clause */
-#include "ftl/ftl_priv.h"
+/* SPDX-License-Identifier: BSD-2-Clause
+ *
+ * Garbage collection: which erase block, and when to give up. What happens to its records is in
+ * ftl_gc_move.c.
+ *
+ * GC runs while FREE and PENDING EBs together are fewer than the low water mark. A round takes one
+ * CLOSED victim, by cost and benefit: age * (1 - u) / 2u, u = live / size. It must fit: all its live
+ * bytes into the relocation stream's open EB and the FREE ones (GC may use the last), so a round that
+ * begins also ends. When every record is moved, dropped or retired the EB is PENDING; a checkpoint
+ * frees it.
+ *
+ * Progress: a victim with less than 1/32 to gain is only taken if the cache gives up enough of its
+ * clean lines (gc_probe asks first: nothing is copied for nothing). When all EBs were asked in vain,
+ * GC is stuck: until something dies, is cleaned, or (at most once a second) a write meets -ENOSPC.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "ftl/ftl_gc.h"
+
+#define GC_LEAST(f) ((f)->geom.logical / 32) /* worth a round */
+#define GC_RETRY_NS NS_PER_S
+#define GC_SLACK (8 * FTL_BLOCK) /* padding at flushes and ends of chunks */
+
+struct gc_drop { /* in ftl.dropped */
+	struct htab_node node;
+	uint64_t file, line, seq;
+};
 
 bool ftl_gc_wanted(struct ftl *f)
 {
@@ -7,27 +36,281 @@ bool ftl_gc_wanted(struct ftl *f)
 	       f->nfree + f->npending < f->space.low_water;
 }
 
+void ftl_gc_unstick(struct ftl *f)
+{
+	if (!f->gc_stuck)
+		return;
+	f->gc_stuck = false;
+	f->gc_epoch++;
+}
+
+void ftl_gc_retry(struct ftl *f, bool now)
+{
+	if (!f->gc_stuck || (!now && clock_mono_ns() < f->gc_stuck_since + GC_RETRY_NS))
+		return;
+	ftl_gc_unstick(f);
+}
+
+/* Bytes of log, index included, that a victim's live records take at most. */
+static uint64_t gc_need(const struct ftl_eb *eb)
+{
+	return eb->live ? eb->live + eb->records * sizeof(struct ftl_media_index) : 0;
+}
+
+/* Lock held: how much of that GC can write. At each change of EB less than a record is lost. */
+static uint64_t gc_room(struct ftl *f)
+{
+	const struct ftl_head *h = &f->heads[FTL_RELOCATED];
+	uint64_t room = f->nfree * (uint64_t)(f->geom.logical - 3 * FTL_BLOCK);
+	uint64_t lost = GC_SLACK + (f->nfree ? f->nfree - 1 : 0) * FTL_RECORD_MAX;
+
+	if (h->eb && ftl_eb_limit(f, h->eb->records) > h->off) {
+		room += ftl_eb_limit(f, h->eb->records) - h->off;
+		lost += f->nfree ? FTL_RECORD_MAX : 0;
+	}
+	return room > lost ? room - lost : 0;
+}
+
+static uint64_t gc_garbage(struct ftl *f, const struct ftl_eb *eb)
+{
+	return eb->live >= f->geom.logical ? 0 : f->geom.logical - eb->live;
+}
+
+/* Lock held: the best CLOSED EB that was not found barren since the last change, or NULL. */
+static struct ftl_eb *gc_pick(struct ftl *f, bool *starved)
+{
+	uint64_t room = gc_room(f);
+	struct ftl_eb *best = NULL;
+	double score = -1;
+
+	*starved = false;
+	for (uint32_t i = 0; i < f->geom.ebs; i++) {
+		struct ftl_eb *eb = &f->ebs[i];
+		double s, u;
+
+		if (eb->state != EB_CLOSED || (eb->barren >= f->gc_epoch && eb->live))
+			continue;
+		if (gc_need(eb) > room) {
+			*starved = true;
+			continue;
+		}
+		u = (double)eb->live / f->geom.logical;
+		s = (double)(f->clock - eb->age + f->geom.logical) * (1 - u) / (2 * u + 1e-6);
+		if (s > score) {
+			score = s;
+			best = eb;
+		}
+	}
+	return best;
+}
+
+static void gc_sweep_line(struct ftl *f, struct gc *g, const struct ftl_linekey *k)
+{
+	struct ftl_value v;
+	int err;
+
+	lock_acquire(&f->lock);
+	err = ftl_map_read(f, k->file, k->line, &v);
+	lock_release(&f->lock);
+	for (unsigned i = 0; i < v.n && !err; i++) {
+		struct ftl_media_index x = {
+			.type = FTL_REC_DATA, .file = k->file, .stamp = v.x[i].stamp,
+			.addr = FTL_ADDR(k->line, v.x[i].first, v.x[i].count),
+			.offset = FTL_POS_OFF(v.x[i].pos), .stored_len = v.x[i].stored_len,
+			.epoch = v.x[i].epoch,
+		};
+
+		if (FTL_POS_SEQ(v.x[i].pos) == g->eb->seq)
+			err = ftl_gc_data(g, &x);
+	}
+	g->err = err;
+}
+
+/* The map refers to records that the EB's index does not name: their headers have rotted. Found by
+ * the map, data is moved as what it is: lost. Control records and tombstones are logged again. */
+static int gc_sweep(struct ftl *f, struct gc *g)
+{
+	struct ftl_linekey from = {0, 0}, to = {UINT64_MAX, UINT64_MAX}, *keys;
+	size_t n;
+	int err = ftl_map_keys(f, from, to, &keys, &n);
+
+	log_error(FTL_MODULE, "controller %u: erase block %u has damaged record headers",
+		  f->super.controller, g->eb->index);
+	if (err)
+		return err;
+	for (size_t i = 0; i < n && !g->err; i++)
+		gc_sweep_line(f, g, &keys[i]);
+	free(keys);
+	err = g->err;
+	if (!err)
+		err = ftl_ctl_rescue(f, g->eb->seq);
+	if (!err)
+		err = ftl_tomb_rescue(f, g->eb->seq);
+	return err;
+}
+
+/* All live records of the victim have gone: to be erased after the next checkpoint. */
+static int gc_finish(struct ftl *f, struct gc *g)
+{
+	bool live;
+	int err = 0;
+
+	lock_acquire(&f->lock);
+	live = g->eb->live;
+	lock_release(&f->lock);
+	if (live)
+		err = gc_sweep(f, g);
+	lock_acquire(&f->lock);
+	if (!err && g->eb->live) {
+		log_error(FTL_MODULE, "controller %u: erase block %u keeps %llu bytes that cannot be"
+			  " found: run recover", f->super.controller, g->eb->index,
+			  (unsigned long long)g->eb->live);
+		g->eb->barren = UINT64_MAX;
+		err = -EUCLEAN;
+	}
+	if (!err) {
+		ftl_eb_set_state(f, g->eb, EB_PENDING);
+		g->eb->pending_ckpt = 0;
+		f->c.gc_runs++;
+	}
+	lock_release(&f->lock);
+	return err;
+}
+
+/* Is there enough to gain? Asks the cache about clean lines, changes nothing. */
+static bool gc_probe(struct ftl *f, struct gc *g)
+{
+	uint64_t gain = gc_garbage(f, g->eb);
+
+	for (uint32_t i = 0; i < g->eb->records && gain < GC_LEAST(f); i++)
+		gain += ftl_gc_would_drop(g, &g->eb->idx[i]);
+	return gain >= GC_LEAST(f);
+}
+
+static int gc_victim(struct ftl *f, struct gc *g)
+{
+	int err = ftl_scan_index(f, g->eb);
+
+	if (err)
+		return err;
+	if (!gc_probe(f, g)) {
+		lock_acquire(&f->lock);
+		g->eb->barren = f->gc_epoch;
+		lock_release(&f->lock);
+		return 0;
+	}
+	for (uint32_t i = 0; i < g->eb->records && !err; i++) {
+		if (!__atomic_load_n(&g->eb->live, __ATOMIC_RELAXED))
+			break;
+		err = ftl_gc_record(g, &g->eb->idx[i]);
+	}
+	if (!err)
+		err = gc_finish(f, g);
+	return err ? err : 1;
+}
+
+static int gc_round_locked(struct ftl *f)
+{
+	struct gc g = {.f = f};
+	bool starved;
+	int err = 0;
+
+	g.s = ftl_scratch_get(f);
+	if (!g.s)
+		return -ENOMEM;
+	while (!err) {
+		lock_acquire(&f->lock);
+		g.eb = gc_pick(f, &starved);
+		g.min_dead = ftl_eb_min_dead(f);
+		if (!g.eb && !(starved && f->npending)) {
+			f->gc_stuck = true;
+			f->gc_stuck_since = clock_mono_ns();
+		}
+		lock_release(&f->lock);
+		if (!g.eb)
+			break;
+		err = gc_victim(f, &g);
+		if (g.eb->footer)
+			ftl_eb_free_index(g.eb);
+	}
+	lock_acquire(&f->lock);
+	ftl_log_write_ready(f);
+	lock_release(&f->lock);
+	ftl_scratch_put(f, g.s);
+	return err;
+}
+
 int ftl_gc_round(struct ftl *f)
 {
-	(void)f;
+	int err;
+
+	lock_acquire(&f->gc_lock);
+	err = gc_round_locked(f);
+	lock_release(&f->gc_lock);
+	return err;
+}
+
+int ftl_gc_note_drop(struct ftl *f, const struct ftl_eb *eb, uint64_t file, uint64_t line)
+{
+	struct gc_drop *d = calloc(1, sizeof(*d));
+
+	if (!d)
+		return -ENOMEM;
+	d->file = file;
+	d->line = line;
+	d->seq = eb->seq;
+	htab_insert(&f->dropped, &d->node, ftl_hash2(file, line));
 	return 0;
+}
+
+struct gc_forget {
+	struct ftl *f;
+	uint64_t seq;
+};
+
+static void gc_forget_one(struct htab_node *n, void *arg)
+{
+	struct gc_drop *d = container_of(n, struct gc_drop, node);
+	struct gc_forget *g = arg;
+
+	if (g->seq && d->seq != g->seq)
+		return;
+	htab_remove(&g->f->dropped, n);
+	free(d);
 }
 
 void ftl_gc_forget(struct ftl *f, struct ftl_eb *eb)
 {
-	(void)f;
-	(void)eb;
+	struct gc_forget g = {.f = f, .seq = eb->seq};
+
+	if (eb->drops && f->dropped.count)
+		htab_each(&f->dropped, gc_forget_one, &g);
+	if (!eb->drops_old)
+		return;
+	eb->drops_old = false;
+	f->drops_unknown = false;
+	for (uint32_t i = 0; i < f->geom.ebs; i++)
+		f->drops_unknown |= f->ebs[i].drops_old;
 }
 
 bool ftl_gc_was_dropped(struct ftl *f, uint64_t file, uint64_t line)
 {
-	(void)f;
-	(void)file;
-	(void)line;
+	struct htab_node *n;
+
+	for (n = htab_find(&f->dropped, ftl_hash2(file, line)); n; n = htab_next(n)) {
+		struct gc_drop *d = container_of(n, struct gc_drop, node);
+
+		if (d->file == file && d->line == line)
+			return true;
+	}
 	return false;
 }
 
 void ftl_gc_destroy(struct ftl *f)
 {
+	struct gc_forget g = {.f = f};
+
+	if (f->dropped.buckets)
+		htab_each(&f->dropped, gc_forget_one, &g);
 	htab_destroy(&f->dropped);
 }

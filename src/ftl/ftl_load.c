@@ -81,8 +81,8 @@ static int load_eb(void *arg, const struct meta_buf *key, const struct meta_buf 
 	eb->footer = m.footer;
 	eb->drops = m.drops;
 	eb->changed = false;
-	if (eb->drops && m.state == EB_CLOSED)
-		f->drops_unknown = true;
+	eb->drops_old = eb->drops && m.state != EB_FREE;
+	f->drops_unknown |= eb->drops_old;
 	if (m.state == EB_PENDING)
 		eb->pending_ckpt = f->super.checkpoint;
 	return 0;

@@ -323,6 +323,7 @@ int ftl_log_begin(struct ftl *f, uint64_t *cover)
 	ftl_log_write_ready(f);
 	while (!f->failed && log_pending_below(f, *cover))
 		lock_cond_wait(&f->cond, &f->lock);
+	f->footers_unflushed = false; /* the flush that follows covers them, too */
 	return f->failed ? -EIO : 1;
 }
 
@@ -437,6 +438,7 @@ static int log_write_footer(struct ftl *f, struct ftl_eb *eb)
 	f->c.footer_bytes += bytes + FTL_BLOCK;
 	eb->footer = true;
 	eb->changed = true;
+	f->footers_unflushed = true;
 	ftl_eb_free_index(eb);
 	lock_release(&f->lock);
 	return 0;

@@ -319,7 +319,7 @@ void ftl_map_clean(struct ftl *f, struct ftl_line *l, uint16_t mask, uint64_t st
 		map_count(f, l, 0, -__builtin_popcount(m));
 		/* Its record still says dirty. */
 		ftl_eb_sub(f, x->pos, 0, x->stamp);
-		f->gc_stuck = false;
+		ftl_gc_unstick(f);
 	}
 }
 

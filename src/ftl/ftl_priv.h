@@ -163,6 +163,7 @@ struct ftl_eb {
 	uint64_t age;       /* ftl.clock when it was closed */
 	uint64_t max_stamp;
 	uint64_t host_bytes, gc_bytes, pad_bytes;
+	uint64_t barren;    /* the gc_epoch in which GC found too little to gain */
 	uint64_t pending_ckpt; /* PENDING: erasable once this checkpoint is durable */
 	uint32_t index, erase_count, stream;
 	uint32_t used;      /* logical end of the last record */
@@ -170,7 +171,9 @@ struct ftl_eb {
 	uint8_t state;
 	bool footer;        /* CLOSED: the footer is on the media */
 	bool drops;         /* GC dropped extents of it silently */
+	bool drops_old;     /* the same, in an earlier session: nobody remembers which */
 	bool changed;       /* since the last freeze */
+	uint64_t scan_durable; /* not 0: idx was read and is not settled (ftl_scan.c) */
 	struct ftl_media_index *idx; /* of all its records, until the footer is written */
 	uint32_t idx_cap;
 	struct ftl_chunk *chunks; /* parts not on the media yet */
@@ -309,7 +312,6 @@ struct ftl {
 	struct ftl_media_super super; /* `checkpoint` and `clean` under ckpt_lock */
 	struct ftl_space space;
 	uint32_t chunk_bytes;
-	bool recovering; /* ftl_recover: no reads of a table that is being built */
 
 	struct lock gc_lock, ckpt_lock, lock, pool_lock;
 	struct lock_cond cond;  /* chunk written, flush over, thaw; with `lock` */
@@ -323,7 +325,7 @@ struct ftl {
 	struct ftl_chunk *ready, *pending;
 	unsigned nchunks; /* in `pending` */
 	uint64_t next_lsn, durable_lsn, next_seq, max_stamp, clock;
-	bool flushing;
+	bool flushing, footers_unflushed;
 	int failed; /* negative errno once a media write or flush failed */
 	uint64_t unflushed_since; /* clock_mono_ns, 0: nothing */
 	uint64_t changed_since;   /* of the first change after the last freeze, 0: none */
@@ -340,8 +342,8 @@ struct ftl {
 
 	flash_reclaim_fn reclaim;
 	void *reclaim_arg;
-	bool gc_stuck;      /* the best victim frees nothing; cleared by any change */
-	unsigned gc_barren;
+	bool gc_stuck;      /* no victim gains enough; cleared by any change */
+	uint64_t gc_stuck_since, gc_epoch;
 	uint64_t live_bytes, live_sectors, dirty_sectors, ctl_records;
 	uint64_t volume_sectors, volume_dirty; /* of those, the volume's */
 	enum flash_state health;
@@ -461,6 +463,8 @@ int ftl_tomb_load(struct ftl *f); /* from LMDB; no lock */
 struct ftl_tomb *ftl_tomb_find(struct ftl *f, const struct ftl_tombkey *k);
 int ftl_tomb_move(struct ftl *f, struct ftl_tomb *t, ftl_pos pos); /* GC copied it */
 int ftl_tomb_remove(struct ftl *f, struct ftl_tomb *t);
+int ftl_tomb_rescue(struct ftl *f, uint64_t seq); /* logs again those of an EB; no lock */
+void ftl_tomb_retire(struct ftl *f); /* those that have nothing to hold back any more */
 /* Sectors of a line's `mask` under a tombstone of this type with stamp >= `stamp`. */
 uint16_t ftl_tomb_cover(struct ftl *f, unsigned type, uint64_t file, uint64_t line, uint16_t mask,
 			uint64_t stamp);
@@ -495,6 +499,11 @@ int ftl_ctl_find(struct ftl *f, const struct ftl_ctlkey *k, struct ftl_ctlmeta *
 /* Lock held: replaces the entry (accounting the old one's record). -ENOMEM. `old` as found. */
 int ftl_ctl_set(struct ftl *f, const struct ftl_ctlkey *k, const struct ftl_ctlmeta *old,
 		const struct ftl_ctlmeta *m, const void *value, bool gone);
+/* Every entry, deletions too; no lock. */
+int ftl_ctl_each(struct ftl *f,
+		 int (*fn)(void *arg, const struct ftl_ctlkey *k, const struct ftl_ctlmeta *m),
+		 void *arg);
+int ftl_ctl_rescue(struct ftl *f, uint64_t seq); /* logs again those of an EB; no lock */
 void ftl_ctl_thaw(struct ftl *f); /* as ftl_map_thaw */
 /* Lock held: appends the record and sets the entry. */
 int ftl_ctl_append(struct ftl *f, enum ftl_class cls, const struct ftl_ctlkey *k,
@@ -515,6 +524,8 @@ int ftl_read_record(struct ftl *f, const struct ftl_eb *eb, struct ftl_chunk *c,
 		    uint32_t stored_len, struct ftl_scratch *s, struct ftl_media_record *h,
 		    const uint8_t **payload);
 int ftl_write(struct ftl *f, const struct flash_write *w);
+/* Lock held: may there be older versions of these sectors in the log (invariant 4)? */
+bool ftl_write_older(struct ftl *f, const struct ftl_line *l, uint16_t valid);
 void ftl_extent_of(const struct ftl_media_record *h, ftl_pos pos, struct ftl_extent *e);
 void ftl_record_of(const struct ftl_extent *x, uint64_t file, uint64_t line,
 		   struct ftl_media_record *h);
@@ -541,6 +552,8 @@ int ftl_ckpt_spill(struct ftl *f);
 /* One victim. 1: something was freed, 0: nothing to do, or an error. No lock held. */
 int ftl_gc_round(struct ftl *f);
 bool ftl_gc_wanted(struct ftl *f); /* lock held */
+void ftl_gc_retry(struct ftl *f, bool now); /* lock held: a write met -ENOSPC */
+void ftl_gc_unstick(struct ftl *f); /* lock held: something died or was cleaned */
 void ftl_gc_forget(struct ftl *f, struct ftl_eb *eb); /* lock held: it is FREE now */
 bool ftl_gc_was_dropped(struct ftl *f, uint64_t file, uint64_t line); /* lock held */
 
@@ -550,6 +563,7 @@ void ftl_gc_destroy(struct ftl *f);
 
 /* A controller without its state: superblock, geometry, locks, empty tables. Logs errors. */
 int ftl_new(struct ftl **out, struct media *m, struct meta *meta, const struct ftl_options *o);
+void ftl_free(struct ftl *f);
 /* Closes the open EBs, flushes, writes footers and a checkpoint. The error is the flush's. */
 int ftl_settle(struct ftl *f, bool clean);
 /* One round of whatever is due; 1: there may be more. */
@@ -569,14 +583,25 @@ struct ftl_foundlist {
 	size_t n, cap;
 };
 
-/* All records of an EB from `from` on: by its footer, else by reading it. Sets used, records, footer
- * and idx of the EB. No lock. */
-int ftl_scan_eb(struct ftl *f, struct ftl_eb *eb, uint32_t from, struct ftl_foundlist *out);
+#define REPLAY_SPILL 65536 /* recovery: lines in memory before they go to LMDB */
+
+/* The EB's idx, used, records, footer and byte counts: from its footer, else by reading all of it.
+ * No lock. ftl_scan_read leaves an EB without footer unsettled. */
+int ftl_scan_index(struct ftl *f, struct ftl_eb *eb);
+int ftl_scan_read(struct ftl *f, struct ftl_eb *eb);
+/* Takes out what was never written: damaged records with an lsn >= durable, all from `cut` on. */
+void ftl_scan_settle(struct ftl *f, struct ftl_eb *eb, uint64_t durable, uint64_t cut);
+/* The index's records from offset `from` on. -ENOMEM. */
+int ftl_scan_found(struct ftl_eb *eb, uint32_t from, struct ftl_foundlist *out);
 int ftl_scan_header(struct ftl *f, uint32_t index, struct ftl_media_eb *h); /* -ENODATA, -EUCLEAN */
 /* The footer's index; caller frees. -ENODATA, -EUCLEAN, -EIO, -ENOMEM. */
 int ftl_scan_footer(struct ftl *f, const struct ftl_eb *eb, struct ftl_media_index **idx,
 		    struct ftl_media_trailer *t);
+/* EBs in state OPEN: settles them, see ftl_replay.c. `from`: offset by EB index, NULL: all. Fills
+ * `out` with their records in the order of lsn, and those already there. */
+int ftl_replay_cut(struct ftl *f, const uint32_t *from, bool full, struct ftl_foundlist *out);
 int ftl_replay_apply(struct ftl *f, struct ftl_foundlist *l, bool full);
+void ftl_replay_close(struct ftl *f); /* OPEN EBs become CLOSED; lsns and sequences skip ahead */
 int ftl_replay_tail(struct ftl *f);
 
 #endif

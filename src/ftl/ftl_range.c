@@ -25,7 +25,8 @@ int ftl_range_append(struct ftl *f, enum ftl_class cls, const struct ftl_tombkey
 		.payload_crc = hash_crc32c(0, &r, sizeof(r)), .payload_hash = hash_64(&r, sizeof(r)),
 	};
 	ftl_pos pos;
-	int err = ftl_log_append(f, source ? FTL_RELOCATED : FTL_HOST_HOT, cls, &h, &r, &pos);
+	int err = ftl_log_append(f, cls == FTL_FOR_GC ? FTL_RELOCATED : FTL_HOST_HOT, cls, &h, &r,
+				 &pos);
 
 	return err ? err : ftl_tomb_add(f, k, stamp, pos);
 }

@@ -32,6 +32,8 @@ int ftl_thread_round(struct ftl *f)
 	int err = 0, done = 0;
 
 	lock_acquire(&f->lock);
+	if (!f->running)
+		ftl_gc_retry(f, true);
 	gc = ftl_gc_wanted(f);
 	lock_release(&f->lock);
 	if (gc) {
@@ -89,6 +91,7 @@ static void *thread_main(void *arg)
 		lock_acquire(&f->lock);
 		thread_wait(f);
 		f->kick = false;
+		ftl_gc_retry(f, false);
 		stop = f->stop;
 		flush = !f->failed && f->unflushed_since &&
 			clock_mono_ns() >= f->unflushed_since + FLUSH_NS;

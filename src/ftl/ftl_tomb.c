@@ -148,6 +148,28 @@ int ftl_tomb_remove(struct ftl *f, struct ftl_tomb *t)
 	return 0;
 }
 
+struct tomb_retire {
+	struct ftl *f;
+	uint64_t min_dead;
+	int err;
+};
+
+static void tomb_retire_one(struct htab_node *n, void *arg)
+{
+	struct ftl_tomb *t = container_of(n, struct ftl_tomb, node);
+	struct tomb_retire *r = arg;
+
+	if (!r->err && t->stamp < r->min_dead)
+		r->err = ftl_tomb_remove(r->f, t);
+}
+
+void ftl_tomb_retire(struct ftl *f)
+{
+	struct tomb_retire r = {.f = f, .min_dead = ftl_eb_min_dead(f)};
+
+	htab_each(&f->tombs, tomb_retire_one, &r);
+}
+
 int ftl_tomb_move(struct ftl *f, struct ftl_tomb *t, ftl_pos pos)
 {
 	int err = tomb_note(f, &t->key, t->stamp, pos);
@@ -319,6 +341,28 @@ int ftl_tomb_list(struct ftl *f, struct ftl_tomb **out, size_t *n)
 	*out = g.v;
 	*n = g.n;
 	return 0;
+}
+
+int ftl_tomb_rescue(struct ftl *f, uint64_t seq)
+{
+	struct ftl_tomb *v = NULL;
+	size_t n = 0;
+	int err;
+
+	lock_acquire(&f->lock);
+	err = ftl_tomb_list(f, &v, &n);
+	lock_release(&f->lock);
+	for (size_t i = 0; i < n && !err; i++) {
+		struct ftl_tomb *t;
+
+		lock_acquire(&f->lock);
+		t = ftl_tomb_find(f, &v[i].key);
+		if (t && FTL_POS_SEQ(t->pos) == seq)
+			err = ftl_range_append(f, FTL_FOR_GC, &v[i].key, t->stamp, t->pos);
+		lock_release(&f->lock);
+	}
+	free(v);
+	return err;
 }
 
 static void tomb_free_one(struct htab_node *n, void *arg)

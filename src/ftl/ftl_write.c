@@ -66,7 +66,7 @@ full:
 	return -ENOSPC;
 }
 
-static bool write_older(struct ftl *f, const struct ftl_line *l, uint16_t valid)
+bool ftl_write_older(struct ftl *f, const struct ftl_line *l, uint16_t valid)
 {
 	if (f->drops_unknown || ftl_map_newer(l, 0, true) & valid)
 		return true;
@@ -102,7 +102,7 @@ static int write_line(struct ftl *f, const struct flash_write *w, uint64_t line,
 	if (w->dirty)
 		h.dirty = h.valid & (uint16_t)~ftl_tomb_cover(f, FTL_REC_CLEAN, w->file, line, mask,
 							      w->stamp);
-	older = write_older(f, l, h.valid);
+	older = ftl_write_older(f, l, h.valid);
 	err = ftl_log_append(f, w->cold ? FTL_HOST_COLD : FTL_HOST_HOT, FTL_FOR_DATA, &h, z->data,
 			     &pos);
 	if (err)

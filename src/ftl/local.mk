@@ -2,14 +2,17 @@ noinst_LIBRARIES += src/ftl/libftl.a
 src_ftl_libftl_a_SOURCES = \
 	src/flash.h src/ftl/ftl.h src/ftl/ftl_media.h src/ftl/ftl_priv.h \
 	src/ftl/ftl.c src/ftl/ftl_audit.c src/ftl/ftl_ckpt.c src/ftl/ftl_ctl.c src/ftl/ftl_eb.c \
-	src/ftl/ftl_format.c src/ftl/ftl_gc.c src/ftl/ftl_geom.c src/ftl/ftl_load.c \
+	src/ftl/ftl_format.c src/ftl/ftl_gc.c src/ftl/ftl_gc.h src/ftl/ftl_gc_move.c src/ftl/ftl_geom.c src/ftl/ftl_load.c \
 	src/ftl/ftl_log.c src/ftl/ftl_map.c src/ftl/ftl_media.c src/ftl/ftl_range.c \
-	src/ftl/ftl_read.c src/ftl/ftl_recover.c src/ftl/ftl_replay.c src/ftl/ftl_thread.c src/ftl/ftl_tomb.c \
+	src/ftl/ftl_read.c src/ftl/ftl_recover.c src/ftl/ftl_replay.c src/ftl/ftl_scan.c src/ftl/ftl_thread.c src/ftl/ftl_tomb.c \
 	src/ftl/ftl_util.c src/ftl/ftl_walk.c src/ftl/ftl_write.c src/ftl/ftl_zip.c
 
 if HAVE_CHECK
-check_PROGRAMS += tests/unit/test_ftl
-TESTS += tests/unit/test_ftl
+check_PROGRAMS += tests/unit/test_ftl tests/stack/test_ftl_crash
+TESTS += tests/unit/test_ftl tests/stack/test_ftl_crash
+tests_stack_test_ftl_crash_SOURCES = tests/stack/test_ftl_crash.c tests/stack/ftl_model.c \
+	tests/stack/ftl_model.h tests/unit/ftl_rig.c tests/unit/ftl_rig.h
+tests_stack_test_ftl_crash_LDADD = $(FTL_LIBS) $(CHECK_LIBS)
 tests_unit_test_ftl_SOURCES = tests/unit/test_ftl.c tests/unit/ftl_rig.c tests/unit/ftl_rig.h
 tests_unit_test_ftl_LDADD = $(FTL_LIBS) $(CHECK_LIBS)
 endif

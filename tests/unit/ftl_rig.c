@@ -105,6 +105,7 @@ void rig_fill(void *sector, uint64_t seed)
 		case 0:
 			p[i] = seed;
 			break;
+		case 2:
 		case 3:
 			p[i] = hash_mix64(seed * 512 + i);
 			break;

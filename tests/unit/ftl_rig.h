@@ -38,7 +38,7 @@ int rig_write(struct rig *r, uint64_t file, uint64_t sector, uint32_t count, uin
 /* Fails the test unless the sectors are there with the contents rig_write gave them. */
 void rig_expect(struct rig *r, uint64_t file, uint64_t sector, uint32_t count, uint64_t seed);
 void rig_expect_absent(struct rig *r, uint64_t file, uint64_t sector, uint32_t count);
-/* Deterministic contents: seed % 4 == 0 constant, 1 and 2 compressible, 3 random. */
+/* Deterministic contents: seed % 4 == 0 constant, 1 compressible, 2 and 3 random. */
 void rig_fill(void *sector, uint64_t seed);
 
 #endif
