@@ -162,11 +162,21 @@ static uint64_t drive_later(uint64_t a, uint64_t b)
 	return a > b ? a : b;
 }
 
+/* Where a segment that was filled up to `stop` begins: it holds two read-aheads, one of them behind
+ * the reader. */
+static uint64_t drive_kept_from(const struct disk_drive *d, const struct disk_drive_segment *seg,
+				uint64_t stop)
+{
+	uint64_t room = 2 * d->sheet->readahead;
+
+	return stop > seg->start + room ? stop - room : seg->start;
+}
+
 /* The running read-ahead has the start and has or will reach the end. */
 static bool drive_streams(const struct disk_drive *d, uint64_t filled, uint64_t start, uint64_t end)
 {
-	return d->reading_on && start >= d->segment[d->live].start && start <= filled &&
-	       (filled < d->limit || end <= filled);
+	return d->reading_on && start >= drive_kept_from(d, &d->segment[d->live], filled) &&
+	       start <= filled && (filled < d->limit || end <= filled);
 }
 
 void disk_drive_plan(const struct disk_drive *d, uint64_t now, uint64_t arrival, bool write,
@@ -207,8 +217,7 @@ static void drive_stop_reading(struct disk_drive *d, uint64_t now)
 	if (!d->reading_on)
 		return;
 	seg->end = filled;
-	if (seg->end - seg->start > 2 * d->sheet->readahead)
-		seg->start = seg->end - 2 * d->sheet->readahead;
+	seg->start = drive_kept_from(d, seg, filled);
 	d->head = filled;
 	d->head_ns = now;
 	d->reading_on = false;
@@ -292,7 +301,7 @@ static unsigned drive_find(const struct disk_drive *d, uint64_t now, uint64_t st
 		bool live = d->reading_on && i == d->live;
 		uint64_t stop = live ? drive_filled(d, now) : seg->end;
 
-		if (start >= seg->start && start < stop && stop > best) {
+		if (start >= drive_kept_from(d, seg, stop) && start < stop && stop > best) {
 			best = stop < end ? stop : end;
 			found = i;
 		}

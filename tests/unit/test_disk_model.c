@@ -397,6 +397,24 @@ START_TEST(a_write_takes_what_it_covers_out_of_the_buffer)
 }
 END_TEST
 
+/* The buffer holds the end of a long stream, not all of it. */
+START_TEST(what_streamed_by_is_gone)
+{
+	struct disk_model *m = model(DISK_MODEL_HDD1, 0);
+	struct disk_model_request r = {.length = 1 << 20};
+	uint64_t now = 1000;
+
+	for (r.offset = 0; r.offset < 64 << 20; r.offset += r.length) {
+		disk_model_submit(m, &r, now);
+		while (!disk_model_take(m, now))
+			now = disk_model_next_ns(m);
+	}
+	ck_assert_uint_le(one(m, (64 << 20) - 4096, false, &now), 200000);
+	ck_assert_uint_ge(one(m, 32 << 20, false, &now), 1000000);
+	disk_model_destroy(m);
+}
+END_TEST
+
 START_TEST(bad_parameters_are_refused)
 {
 	struct disk_model *m;
@@ -438,6 +456,7 @@ int main(void)
 	tcase_add_loop_test(t, requests_split_and_come_back_once, 0, DISK_MODEL_KINDS);
 	tcase_add_test(t, nobody_starves);
 	tcase_add_test(t, a_write_takes_what_it_covers_out_of_the_buffer);
+	tcase_add_test(t, what_streamed_by_is_gone);
 	tcase_add_test(t, bad_parameters_are_refused);
 	suite_add_tcase(suite, t);
 	runner = srunner_create(suite);
