@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -76,10 +77,13 @@ static void slow_session_detach(void)
 static int slow_session_serve(const struct slow_session *s, struct fuse_session *se)
 {
 	struct fuse_loop_config *cfg = NULL;
-	int err = delay_start(s->delay);
+	int err;
 
+	/* A drive does not compete with its host for the processor. Without root it has to. */
+	setpriority(PRIO_PROCESS, 0, -10);
 	/* The thread that writes a loop device's pages back must not wait for that itself. */
 	prctl(PR_SET_IO_FLUSHER, 1, 0, 0, 0);
+	err = delay_start(s->delay);
 	if (!err && fuse_set_signal_handlers(se) != 0)
 		err = -errno;
 	cfg = fuse_loop_cfg_create();
