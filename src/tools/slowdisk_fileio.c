@@ -20,6 +20,11 @@ struct files_dir {
 	struct dirent *kept; /* read but did not fit; NULL: none */
 };
 
+static int files_fd(const struct fuse_file_info *fi)
+{
+	return ((const struct slow_handle *)(uintptr_t)fi->fh)->fd;
+}
+
 /* Flags for our descriptor: the kernel has looked the name up and checked O_EXCL, and its requests
  * are not aligned as O_DIRECT wants. */
 static int files_flags(const struct fuse_file_info *fi)
@@ -30,6 +35,7 @@ static int files_flags(const struct fuse_file_info *fi)
 void files_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
 	struct slow_files *f = files_of(req);
+	struct slow_handle *h;
 	char path[PATH_MAX];
 	struct stat st;
 	int fd, err;
@@ -45,10 +51,16 @@ void files_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 		fuse_reply_err(req, err ? -err : errno);
 		return;
 	}
-	fi->fh = (uint64_t)fd;
+	h = slow_node_open(f->nodes, files_node(f, ino), fd);
+	if (!h) {
+		close(fd);
+		fuse_reply_err(req, ENOMEM);
+		return;
+	}
+	fi->fh = (uintptr_t)h;
 	fi->keep_cache = 1;
 	if (fuse_reply_open(req, fi) != 0)
-		close(fd);
+		slow_node_close(f->nodes, h);
 }
 
 /* Creates `path`, or opens it if somebody else just did and O_EXCL is not asked for. */
@@ -78,6 +90,7 @@ void files_create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mo
 {
 	struct slow_files *f = files_of(req);
 	struct fuse_entry_param e = {.attr_timeout = FILES_TIMEOUT, .entry_timeout = FILES_TIMEOUT};
+	struct slow_handle *h = NULL;
 	struct slow_node *n = NULL;
 	char path[PATH_MAX];
 	bool fresh;
@@ -91,6 +104,10 @@ void files_create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mo
 		err = -errno;
 	if (!err && !(n = slow_node_look(f->nodes, files_node(f, parent), name, &e.attr, &fresh)))
 		err = -ENOMEM;
+	if (!err && !(h = slow_node_open(f->nodes, n, fd))) {
+		slow_node_forget(f->nodes, n, 1);
+		err = -ENOMEM;
+	}
 	if (err) {
 		if (fd >= 0)
 			close(fd);
@@ -98,10 +115,10 @@ void files_create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mo
 		return;
 	}
 	e.ino = (uintptr_t)n;
-	fi->fh = (uint64_t)fd;
+	fi->fh = (uintptr_t)h;
 	fi->keep_cache = 1;
 	if (fuse_reply_create(req, &e, fi) != 0) {
-		close(fd);
+		slow_node_close(f->nodes, h);
 		slow_node_forget(f->nodes, n, 1);
 	}
 }
@@ -135,7 +152,7 @@ void files_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct f
 		return;
 	}
 	io->reply = SLOW_REPLY_DATA;
-	files_answer(req, io, ino, pread((int)fi->fh, io->buf, size, off), off, false);
+	files_answer(req, io, ino, pread(files_fd(fi), io->buf, size, off), off, false);
 }
 
 void files_write(fuse_req_t req, fuse_ino_t ino, const char *buf, size_t size, off_t off,
@@ -153,7 +170,7 @@ void files_write(fuse_req_t req, fuse_ino_t ino, const char *buf, size_t size, o
 		return;
 	}
 	io->reply = SLOW_REPLY_COUNT;
-	files_answer(req, io, ino, pwrite((int)fi->fh, buf, size, off), off, true);
+	files_answer(req, io, ino, pwrite(files_fd(fi), buf, size, off), off, true);
 }
 
 void files_fsync(fuse_req_t req, fuse_ino_t ino, int datasync, struct fuse_file_info *fi)
@@ -170,7 +187,7 @@ void files_fsync(fuse_req_t req, fuse_ino_t ino, int datasync, struct fuse_file_
 		return;
 	}
 	io->reply = SLOW_REPLY_ERROR;
-	if ((datasync ? fdatasync((int)fi->fh) : fsync((int)fi->fh)) != 0)
+	if ((datasync ? fdatasync(files_fd(fi)) : fsync(files_fd(fi))) != 0)
 		io->error = errno;
 	files_charge(files_of(req), io, FILES_JOURNAL, FILES_BLOCK, true);
 }
@@ -181,7 +198,7 @@ void files_release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 		slow_control_release(req, fi);
 		return;
 	}
-	close((int)fi->fh);
+	slow_node_close(files_of(req)->nodes, (struct slow_handle *)(uintptr_t)fi->fh);
 	fuse_reply_err(req, 0);
 }
 

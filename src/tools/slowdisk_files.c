@@ -165,16 +165,18 @@ static void files_forget(fuse_req_t req, fuse_ino_t ino, uint64_t nlookup)
 
 static void files_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
+	struct slow_files *f = files_of(req);
 	char path[PATH_MAX];
 	struct stat st;
 	int err = 0;
 
+	(void)fi;
 	if (ino == FILES_CONTROL_INO)
 		files_control_attr(&st);
-	else if (fi)
-		err = fstat((int)fi->fh, &st) == 0 ? 0 : -errno;
 	else
-		err = files_stat(files_of(req), ino, path, &st);
+		err = files_stat(f, ino, path, &st);
+	if (err == -ESTALE)
+		err = slow_node_fstat(f->nodes, files_node(f, ino), &st);
 	if (err)
 		fuse_reply_err(req, -err);
 	else
@@ -233,7 +235,9 @@ static void files_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *attr, int
 		return;
 	}
 	if (fi && (to_set & FUSE_SET_ATTR_SIZE)) {
-		err = ftruncate((int)fi->fh, attr->st_size) == 0 ? 0 : -errno;
+		struct slow_handle *h = (struct slow_handle *)(uintptr_t)fi->fh;
+
+		err = ftruncate(h->fd, attr->st_size) == 0 ? 0 : -errno;
 		to_set &= ~FUSE_SET_ATTR_SIZE;
 	}
 	if (!err && to_set) {

@@ -11,6 +11,7 @@
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/hash.h"
 #include "base/htab.h"
@@ -26,6 +27,7 @@ struct slow_node {
 	struct slow_node *parent;
 	char *name;
 	uint64_t lookups, children;
+	struct slow_handle *open;
 };
 
 struct slow_nodes {
@@ -90,6 +92,13 @@ static void node_free(struct htab_node *l, void *arg)
 	struct slow_node *n = container_of(l, struct slow_node, link);
 
 	htab_remove(&t->table, l);
+	while (n->open) { /* only when the mount ended with open files */
+		struct slow_handle *h = n->open;
+
+		n->open = h->next;
+		close(h->fd);
+		free(h);
+	}
 	free(n->name);
 	free(n);
 }
@@ -222,6 +231,45 @@ int slow_node_path(struct slow_nodes *t, struct slow_node *n, const char *name, 
 		return -ENAMETOOLONG;
 	memmove(buf, buf + at, PATH_MAX - at);
 	return 0;
+}
+
+struct slow_handle *slow_node_open(struct slow_nodes *t, struct slow_node *n, int fd)
+{
+	struct slow_handle *h = malloc(sizeof(*h));
+
+	if (!h)
+		return NULL;
+	h->fd = fd;
+	h->node = n;
+	lock_acquire(&t->lock);
+	h->next = n->open;
+	n->open = h;
+	lock_release(&t->lock);
+	return h;
+}
+
+void slow_node_close(struct slow_nodes *t, struct slow_handle *h)
+{
+	struct slow_handle **at;
+
+	lock_acquire(&t->lock);
+	for (at = &h->node->open; *at != h;)
+		at = &(*at)->next;
+	*at = h->next;
+	lock_release(&t->lock);
+	close(h->fd);
+	free(h);
+}
+
+int slow_node_fstat(struct slow_nodes *t, struct slow_node *n, struct stat *st)
+{
+	int err = -ESTALE;
+
+	lock_acquire(&t->lock);
+	if (n->open)
+		err = fstat(n->open->fd, st) == 0 ? 0 : -errno;
+	lock_release(&t->lock);
+	return err;
 }
 
 bool slow_node_is(const struct slow_node *n, const struct stat *st)

@@ -17,6 +17,13 @@
 struct slow_nodes;
 struct slow_node;
 
+/* An open file; kept with its node, because an unlinked one can be reached no other way. */
+struct slow_handle {
+	int fd;
+	struct slow_node *node;
+	struct slow_handle *next; /* under the table's lock */
+};
+
 int slow_nodes_create(struct slow_nodes **out, const struct stat *root); /* -ENOMEM */
 void slow_nodes_destroy(struct slow_nodes *t);                           /* NULL-safe */
 struct slow_node *slow_nodes_root(struct slow_nodes *t);
@@ -33,6 +40,12 @@ void slow_node_renamed(struct slow_nodes *t, const struct stat *st, struct slow_
 /* Path below the root, "." for the root itself; with `name` (may be NULL) appended.
  * -ENAMETOOLONG. `buf` has PATH_MAX bytes. */
 int slow_node_path(struct slow_nodes *t, struct slow_node *n, const char *name, char *buf);
+/* Adds `fd` to the node's open files; NULL: no memory, the caller still owns the descriptor. */
+struct slow_handle *slow_node_open(struct slow_nodes *t, struct slow_node *n, int fd);
+void slow_node_close(struct slow_nodes *t, struct slow_handle *h); /* closes the descriptor */
+/* fstat of one of the node's open files; -ESTALE when it has none. */
+int slow_node_fstat(struct slow_nodes *t, struct slow_node *n, struct stat *st);
+
 bool slow_node_is(const struct slow_node *n, const struct stat *st);
 uint64_t slow_node_ino(const struct slow_node *n); /* the source's inode number */
 
