@@ -30,6 +30,7 @@ diff -r "$T/b" "$T/m" || fail "comparison after the remount"
 diff -r "$T/m/d3" "$T/b/copy/d3" || fail "the copy differs after the remount"
 cat "$T"/m/d5/* "$T"/m/d5/* >/dev/null
 
+"$GILD" status "$T/m"; "$GILD" stats "$T/m" | grep -E "fill|evict"
 "$GILD" status --json "$T/m" >"$T/status"
 python3 - "$T/status" <<'P'
 import json, sys

@@ -3,8 +3,12 @@
 # Help and manual agree, in both directions: every option of --help stands in the page, every option
 # the page lists exists; every subcommand has a page.
 bad=0
-options_of_help() { "$@" --help | grep -oE '(^|[ ,])--[a-z][a-z_-]*' | tr -d ' ,' | sort -u; }
-options_of_page() { sed 's/Fl -/--/g; s/\\-/-/g; s/\\f[BIRP]//g' "$1" | grep -oE '^\.(It|TP|B|BR|BI|IP)? ?.*--[a-z][a-z_-]*' | grep -oE -- '--[a-z][a-z_-]*' | sort -u; }
+# Help lists options indented, "  -f, --force". Pages tag them after .TP (man) or .It (mdoc).
+options_of_help() { "$@" --help | sed -nE 's/^  +(-[a-zA-Z], )?(--[a-z][a-z_-]*).*/\2/p' | sort -u; }
+options_of_page() {
+  sed 's/Fl -/--/g; s/\\-/-/g; s/\\f[BIRP]//g' "$1" |
+    awk '/^\.It / || tag {print} {tag = /^\.TP/}' | grep -oE -- '--[a-z][a-z_-]*' | sort -u
+}
 compare() { # PAGE COMMAND...
   page=$SRC/man/$1; shift
   if [ ! -f "$page" ]; then echo "no manual page $page for: $*"; bad=1; return; fi
