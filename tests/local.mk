@@ -32,8 +32,6 @@ check-valgrind: $(check_PROGRAMS)
 .PHONY: check-fuse check-all check-valgrind bench
 
 # Measured, never asserted: tests/README holds the last results.
-EXTRA_PROGRAMS += tests/bench/filebench
-tests_bench_filebench_SOURCES = tests/bench/filebench.c
 EXTRA_DIST += tests/bench/bench.sh
 bench: all tests/bench/filebench
 	@$(AM_TESTS_ENVIRONMENT) $(top_srcdir)/tests/bench/bench.sh $(BENCH)
