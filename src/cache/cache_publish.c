@@ -106,6 +106,8 @@ static void cpublish_sort(struct cpublish_round *r, struct copen *o, uint64_t no
 	bool owned, due = false;
 
 	cnode_lock(c, n);
+	if (n->open == o && (n->flags & CN_GONE) && atomic_load(&n->refs) == 1)
+		n->open = NULL; /* nobody can reach it any more: no need to sync it */
 	owned = n->open == o;
 	if (owned && (n->flags & CN_OPEN) && !(n->gen & 1) && r->count < CPUBLISH_ROUND) {
 		due = r->all || now - o->touched >= c->o.publish_after_ns;
@@ -251,6 +253,7 @@ static int cpublish_round(struct cache *c, bool all, bool *more)
 	}
 	*more = r->count == CPUBLISH_ROUND && r->progress;
 	cpublish_put_back(r);
+	cpublish_bury_all(c); /* those who were held by this round only */
 	lock_release(&c->round_lock);
 	free(r);
 	return err;

@@ -43,7 +43,8 @@ void env_start(struct env *e)
 void env_stop(struct env *e)
 {
 	ck_assert_ok(cache_close(e->c));
-	ram_flash_closed_cleanly(e->ram);
+	if (e->flash == ram_flash_ops(e->ram))
+		ram_flash_closed_cleanly(e->ram);
 	backing_close(e->backing);
 	e->c = NULL;
 }

@@ -212,6 +212,36 @@ START_TEST(what_was_published_is_warm_after_a_crash)
 }
 END_TEST
 
+static int forget_open(void *arg, const uint8_t key[FLASH_CTL_KEY], const void *value, size_t len,
+		       uint64_t stamp)
+{
+	struct flash *f = arg;
+
+	(void)value;
+	(void)len;
+	return f->ops->ctl_put(f, FLASH_CTL_OPEN, key, NULL, 0, stamp + 1000000);
+}
+
+START_TEST(an_open_record_is_not_trusted_though_nothing_else_says_so)
+{
+	struct env e;
+	uint64_t reads;
+
+	start(&e);
+	warm(&e, 0); /* young: its record is open */
+	ck_assert_ok(e.flash->ops->flush(e.flash));
+	ck_assert_int_eq(ram_flash_records(e.ram, FLASH_CTL_FILE), 1);
+	env_crash(&e, 0);
+	ck_assert_ok(e.flash->ops->ctl_walk(e.flash, FLASH_CTL_OPEN, forget_open, e.flash));
+	reads = env_stat(&e, backing_reads);
+	env_start(&e);
+	ck_assert_int_eq(ram_flash_records(e.ram, FLASH_CTL_FILE), 1);
+	env_same(&e, file_name(0), "version and identity are as recorded");
+	ck_assert_int_eq(env_stat(&e, backing_reads), reads + 1);
+	env_free(&e);
+}
+END_TEST
+
 /* A change behind the mount gives the file a new number; whatever of that is lost, the bytes of the
  * version in between must not come up as those of a later one. */
 START_TEST(versions_in_between_do_not_come_back)
@@ -301,6 +331,7 @@ int main(void)
 	tcase_add_loop_test(t, no_trusted_record_of_a_file_being_written, 0, 3);
 	tcase_add_test(t, cut_at_every_call);
 	tcase_add_loop_test(t, what_was_published_is_warm_after_a_crash, 0, 4);
+	tcase_add_test(t, an_open_record_is_not_trusted_though_nothing_else_says_so);
 	tcase_add_test(t, versions_in_between_do_not_come_back);
 	tcase_add_test(t, file_numbers_are_never_reused);
 	tcase_add_test(t, records_that_make_no_sense_are_refused);
