@@ -136,8 +136,7 @@ static int card_write(struct flash *f, const struct flash_write *w)
 	return 0;
 }
 
-/* Which controllers own a line of the range, as a bit mask. */
-static uint32_t card_owners(const struct card *card, uint64_t file, uint64_t sector, uint64_t count)
+uint32_t card_owners(const struct card *card, uint64_t file, uint64_t sector, uint64_t count)
 {
 	uint32_t all = (uint32_t)((1ULL << card->n) - 1), mask = 0;
 	uint64_t line = sector / FLASH_LINE_SECTORS, last;
@@ -414,15 +413,23 @@ static void card_health(struct flash *f, struct flash_health *out)
 	}
 }
 
+/* After an unclean stop: what only some of the controllers concerned have is completed. */
+static int card_settle(struct card *card)
+{
+	int r = card_trims_reconcile(card);
+
+	return r < 0 ? r : card_ctl_reconcile(card);
+}
+
 static int card_close(struct flash *f)
 {
 	struct card *card = card_of(f);
 	unsigned i;
 	int r, result = 0;
 
-	/* A clean start does not look for uneven records: what is left uneven must be known there. */
+	/* A clean start does not look for what is uneven: what is left of it must be known there. */
 	if (atomic_load(&card->uneven) && !card->readonly) {
-		r = card_ctl_reconcile(card);
+		r = card_settle(card);
 		if (r < 0 && card->dir_fd >= 0)
 			r = card_dir_set_uneven(card->dir_fd, true);
 		result = r;
@@ -500,7 +507,7 @@ int card_start(struct card *card, bool reconcile)
 	atomic_store(&card->uneven, true);
 	if (card->readonly)
 		return 0;
-	r = card_ctl_reconcile(card);
+	r = card_settle(card);
 	if (r < 0)
 		log_warning("card", "copies of control records stay unequal for now: %s",
 			    strerror(-r));

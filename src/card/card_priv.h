@@ -53,6 +53,8 @@ struct card {
 
 unsigned card_route(const struct card *card, uint64_t file, uint64_t line);
 struct card *card_of(struct flash *f);
+/* Which controllers own a line of the range, as a bit mask. */
+uint32_t card_owners(const struct card *card, uint64_t file, uint64_t sector, uint64_t count);
 /* Allocates a card without controllers: the caller fills c[], lock_fd and so on. */
 int card_alloc(struct card **out, unsigned n);
 /* Takes over what the controllers remember: marks, and after an unclean stop uneven records. */
@@ -90,6 +92,9 @@ int card_ctl_reconcile(struct card *card);
 
 int card_walk(struct flash *f, enum flash_kind kind, uint64_t file, uint64_t sector,
 	      int (*fn)(void *arg, const struct flash_extent *e), void *arg);
+
+/* Tombstones that reached some of their controllers reach the others; not flushed. */
+int card_trims_reconcile(struct card *card);
 
 /* ---- card_open.c ---- */
 

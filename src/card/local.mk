@@ -6,6 +6,7 @@ src_card_libcard_a_SOURCES = \
 
 if HAVE_CHECK
 check_PROGRAMS += tests/unit/test_card tests/unit/test_card_ctl tests/unit/test_card_dir
+TESTS += tests/unit/test_card tests/unit/test_card_ctl tests/unit/test_card_dir
 tests_unit_test_card_SOURCES = tests/unit/test_card.c tests/unit/card_rig.h tests/unit/unit_util.h
 tests_unit_test_card_LDADD = $(CARD_LIBS) $(CHECK_LIBS)
 tests_unit_test_card_ctl_SOURCES = \

@@ -16,7 +16,7 @@
 #define KEYS 8
 #define CELLS (FILES * SECTORS + KEYS) /* the keys come last */
 #define STATES 120
-#define ROUNDS 12
+#define ROUNDS 24
 
 struct cell {
 	int64_t state[STATES]; /* stamps, 0: nothing there */
@@ -62,9 +62,10 @@ static int64_t cell_seen(unsigned i)
 	return mirror_read(&mirror, i / SECTORS + 1, i % SECTORS);
 }
 
+/* Of one leg, so of both: they go together. */
 static bool power_is_gone(void)
 {
-	return media_fault_is_cut(mirror.rig[0].fault[0]) &&
+	return media_fault_is_cut(mirror.rig[0].fault[0]) ||
 	       media_fault_is_cut(mirror.rig[1].fault[0]);
 }
 
@@ -98,7 +99,7 @@ static int step_put(void)
 	bool del = rnd(3) == 0;
 
 	cell_push(&cells[FILES * SECTORS + k], del ? 0 : (int64_t)mirror.stamp + 1);
-	return mirror_put(&mirror, k, del ? 0 : 10 + rnd(200));
+	return mirror_put(&mirror, k, del ? 0 : 16 + rnd(200));
 }
 
 static int step_flush(void)
@@ -125,6 +126,7 @@ static bool work(unsigned steps)
 	int r = 0;
 
 	while (steps-- && r == 0) {
+		mirror_step(&mirror);
 		switch (rnd(12)) {
 		case 0:
 		case 1:
@@ -177,7 +179,7 @@ static void check_legs(unsigned i, int64_t want)
 		}
 	}
 	if (i < FILES * SECTORS && want)
-		ck_assert_int_eq(s[0].flags, s[1].flags); /* dirty, too */
+		ck_assert(s[0].flags == s[1].flags && s[0].stamp == s[1].stamp);
 }
 
 /* After an opening. `exact`: no power was lost by a leg in use. */
@@ -244,11 +246,20 @@ static void come_back(bool exact)
 		if (mirror_open(&mirror) == 0 && !power_is_gone())
 			check_all(exact);
 		blackout();
-		exact = exact && false;
+		exact = false;
 	}
 	ck_assert_ok(mirror_open(&mirror));
 	mirror.together = false;
 	check_all(exact);
+}
+
+/* What was made equal must be so in the logs too, not only in the maps: now everything is durable. */
+static void come_back_again(void)
+{
+	if (rnd(2)) {
+		blackout();
+		come_back(true);
+	}
 }
 
 static void round_blackout(void)
@@ -344,6 +355,7 @@ START_TEST(mirrored_cards_keep_what_was_flushed_and_serve_nothing_stale)
 	mirror_make(&mirror, luck);
 	ck_assert_ok(mirror_open(&mirror));
 	for (round = 0; round < ROUNDS; round++) {
+		come_back_again();
 		ck_assert(!work(20));
 		switch (round % 4) {
 		case 0:

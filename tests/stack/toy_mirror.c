@@ -173,6 +173,17 @@ int mirror_flush(struct mirror *m)
 	return mirror_each(m, call_flush, NULL);
 }
 
+void mirror_step(struct mirror *m)
+{
+	unsigned i;
+
+	for (i = 0; i < 2; i++) {
+		if (m->leg[i])
+			rig_step(&m->rig[i]);
+		mirror_power(m);
+	}
+}
+
 int64_t mirror_read(struct mirror *m, uint64_t file, uint64_t sector)
 {
 	int64_t r = 0;

@@ -36,6 +36,7 @@ int mirror_mark_clean(struct mirror *m, uint64_t file, uint64_t sector, uint64_t
 		      uint64_t stamp);
 int mirror_put(struct mirror *m, uint64_t key, size_t len);
 int mirror_flush(struct mirror *m);
+void mirror_step(struct mirror *m); /* the cards' background work */
 /* As rig_read and rig_get, of the first leg that has it. */
 int64_t mirror_read(struct mirror *m, uint64_t file, uint64_t sector);
 int64_t mirror_get(struct mirror *m, uint64_t key);

@@ -120,6 +120,18 @@ static inline int rig_open(struct rig *r)
 	return rc;
 }
 
+/* Background work of the controllers, which have no thread of their own here. */
+static inline void rig_step(struct rig *r)
+{
+	struct card *card = card_of(r->card);
+	unsigned i;
+
+	for (i = 0; i < r->n; i++) {
+		if (card->c[i].flash && card_is_live(card, i))
+			ftl_step(card->c[i].flash); /* its error is found by the next call */
+	}
+}
+
 static inline int rig_close(struct rig *r)
 {
 	int rc = r->card->ops->close(r->card);
@@ -189,18 +201,20 @@ static inline int rig_write(struct flash *f, uint64_t file, uint64_t sector, uin
 	return rc;
 }
 
-/* 0 absent, else the sector's stamp; -1: corrupt or wrong bytes. */
+/* 0: absent; else the stamp its bytes were written with, which may be below that of its record when
+ * a mirror wrote them again; -1: corrupt or wrong bytes. */
 static inline int64_t rig_read(struct flash *f, uint64_t file, uint64_t sector)
 {
 	struct flash_sector state;
-	char buf[FLASH_SECTOR];
+	uint64_t buf[FLASH_SECTOR / 8];
 
 	ck_assert_ok(f->ops->read(f, file, sector, 1, 0, buf, &state));
 	if (!(state.flags & FLASH_PRESENT))
 		return 0;
-	if (state.flags & FLASH_CORRUPT || !rig_is_filled(buf, file, sector, state.stamp))
+	if (state.flags & FLASH_CORRUPT || !rig_is_filled(buf, file, sector, buf[2]) ||
+	    buf[2] > state.stamp)
 		return -1;
-	return (int64_t)state.stamp;
+	return (int64_t)buf[2];
 }
 
 static inline void rig_key(uint8_t key[FLASH_CTL_KEY], uint64_t k)
@@ -209,35 +223,37 @@ static inline void rig_key(uint8_t key[FLASH_CTL_KEY], uint64_t k)
 	memcpy(key, &k, sizeof(k));
 }
 
-/* A value that names its key and stamp; deleted when `len` is 0. */
+/* A value that names its key and stamp, of 16 bytes or more; deleted when `len` is 0. */
 static inline int rig_put(struct flash *f, uint64_t k, uint64_t stamp, size_t len)
 {
 	uint8_t key[FLASH_CTL_KEY], value[FLASH_CTL_VALUE];
 
 	rig_key(key, k);
 	memset(value, (int)(stamp * 7 + k), sizeof(value));
+	memcpy(value, &stamp, sizeof(stamp));
 	return f->ops->ctl_put(f, FLASH_CTL_FILE, key, len ? value : NULL, len, stamp);
 }
 
-/* 0: none; else its stamp; -1: wrong value or error. */
+/* 0: none; else the stamp it was written with, as rig_read; -1: wrong value or error. */
 static inline int64_t rig_get(struct flash *f, uint64_t k)
 {
 	uint8_t key[FLASH_CTL_KEY], value[FLASH_CTL_VALUE];
 	size_t len = sizeof(value), i;
-	uint64_t stamp = 0;
+	uint64_t stamp = 0, first;
 	int rc;
 
 	rig_key(key, k);
 	rc = f->ops->ctl_get(f, FLASH_CTL_FILE, key, value, &len, &stamp);
 	if (rc == -ENOENT)
 		return 0;
-	if (rc < 0 || len == 0)
+	if (rc < 0 || len < 16)
 		return -1;
-	for (i = 0; i < len; i++) {
-		if (value[i] != (uint8_t)(stamp * 7 + k))
+	memcpy(&first, value, sizeof(first));
+	for (i = sizeof(first); i < len; i++) {
+		if (value[i] != (uint8_t)(first * 7 + k))
 			return -1;
 	}
-	return (int64_t)stamp;
+	return first > stamp ? -1 : (int64_t)first;
 }
 
 #endif

@@ -31,7 +31,7 @@ START_TEST(a_new_card_becomes_the_only_member)
 	/* The interface goes through, the membership record does not. */
 	ck_assert_ok(rig_write(array, 1, 5, 20, 2000, true));
 	ck_assert_int_eq(rig_read(array, 1, 24), 2000);
-	ck_assert_ok(rig_put(array, 4, 2001, 10));
+	ck_assert_ok(rig_put(array, 4, 2001, 40));
 	ck_assert_int_eq(rig_get(array, 4), 2001);
 	ck_assert_ok(array->ops->trim(array, 1, 0, 10, 2002));
 	ck_assert_int_eq(rig_read(array, 1, 5), 0);

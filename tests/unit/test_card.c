@@ -339,7 +339,7 @@ START_TEST(with_both_copies_gone_a_record_is_not_absent)
 			break;
 		case -EIO:
 			gone++;
-			ck_assert_int_eq(rig_put(f, k, 700, 10), -EIO);
+			ck_assert_int_eq(rig_put(f, k, 700, 30), -EIO);
 			break;
 		default:
 			ck_abort_msg("key %d is said to be absent", (int)k);
@@ -366,7 +366,7 @@ START_TEST(nobody_left_means_every_update_fails)
 	ck_assert_ok(rig_write(f, 1, 0, 1, 11, false)); /* buffered */
 	ck_assert_int_eq(f->ops->flush(f), -EIO);
 	ck_assert_int_eq(f->ops->trim(f, 1, 0, 4, 12), -EIO);
-	ck_assert_int_eq(rig_put(f, 1, 13, 5), -EIO);
+	ck_assert_int_eq(rig_put(f, 1, 13, 50), -EIO);
 	ck_assert_int_eq(rig_read(f, 1, 0), -1);
 	f->ops->health(f, &h);
 	ck_assert_int_eq(h.state, FLASH_FAILED);
