@@ -60,11 +60,11 @@ static void status_print_flash(const json_t *f)
 		printf("Flash     none: everything passes through\n");
 		return;
 	}
-	printf("Flash     %s, %s live of %s usable (%.1f %%)\n",
+	printf("Flash     %s, %s live of %s (%.1f %%)\n",
 	       json_string_value(json_object_get(f, "state")), get_size(f, "live_bytes", a, sizeof(a)),
-	       get_size(f, "usable_bytes", b, sizeof(b)),
-	       get_real(f, "usable_bytes") > 0
-		       ? 100 * get_real(f, "live_bytes") / get_real(f, "usable_bytes") : 0.0);
+	       get_size(f, "raw_bytes", b, sizeof(b)),
+	       get_real(f, "raw_bytes") > 0
+		       ? 100 * get_real(f, "live_bytes") / get_real(f, "raw_bytes") : 0.0);
 	printf("          written %s by the cache, %s to flash: write amplification %.2f, "
 	       "compression %.2f : 1\n",
 	       get_size(f, "host_write_bytes", a, sizeof(a)),
