@@ -16,7 +16,7 @@
 
 #include "backing/backing_priv.h"
 
-#define BACKING_MAX_FDS 512
+#define BACKING_MAX_FDS 128
 #define BACKING_MIN_FDS 4
 
 static unsigned backing_fd_limit(unsigned asked)

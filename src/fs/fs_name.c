@@ -180,6 +180,7 @@ void fs_op_create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mo
 	struct fuse_entry_param e;
 	struct cache_attr a = { 0 };
 	struct cnode *n = NULL;
+	uint64_t changes = fs_nocap_changes(f);
 	int err = fs_create_file(f, req, parent, name, mode, fi->flags, &n, &a);
 
 	if (err) {
@@ -189,6 +190,8 @@ void fs_op_create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mo
 	fs_fill_entry(&e, n, &a);
 	fi->fh = 0;
 	fi->keep_cache = 1;
+	if (fi->flags & O_EXCL) /* it is new, and about to be written */
+		fs_nocap_learn(f, e.ino, changes);
 	if (fuse_reply_create(req, &e, fi) != 0)
 		cache_forget(f->cache, n, 1);
 	else if (a.changed)

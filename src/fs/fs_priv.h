@@ -151,6 +151,8 @@ void fs_park_entry(struct fs *f, fuse_req_t req, const struct fuse_entry_param *
 
 /* ---- fs_xattr.c ---- */
 
+uint64_t fs_nocap_changes(struct fs *f);
+void fs_nocap_learn(struct fs *f, fuse_ino_t ino, uint64_t changes);
 void fs_nocap_forget(struct fs *f, fuse_ino_t ino);
 
 /* ---- operations ---- */

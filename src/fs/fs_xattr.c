@@ -8,7 +8,7 @@
  *
  * Invariants of the table (all under fs->lock):
  *   1. A slot is filled only if no xattr was set through the mount since before the backing was
- *      asked (`nocap_changes` is counted before and after each change).
+ *      asked, or made the file anew (`nocap_changes` is counted before and after each change).
  *   2. It is emptied when an xattr of the file is set, and at FORGET, since the address may become
  *      another file's.
  *
@@ -43,7 +43,7 @@ static bool fs_nocap_known(struct fs *f, fuse_ino_t ino)
 	return known;
 }
 
-static uint64_t fs_nocap_changes(struct fs *f)
+uint64_t fs_nocap_changes(struct fs *f)
 {
 	uint64_t n;
 
@@ -53,7 +53,7 @@ static uint64_t fs_nocap_changes(struct fs *f)
 	return n;
 }
 
-static void fs_nocap_learn(struct fs *f, fuse_ino_t ino, uint64_t changes)
+void fs_nocap_learn(struct fs *f, fuse_ino_t ino, uint64_t changes)
 {
 	struct fs_nocap *s = fs_nocap_slot(f, ino);
 	uint64_t now = clock_mono_ns();
