@@ -23,7 +23,7 @@
 #include "base/log.h"
 #include "cache/cache_priv.h"
 
-#define CFILL_USAGE_EVERY 64u /* fills between looks at how full flash is */
+#define CFILL_USAGE_BYTES (1u << 20) /* filled between looks at how full flash is */
 
 static uint64_t cfill_ns(int64_t sec, uint32_t nsec)
 {
@@ -179,11 +179,14 @@ static void cfill_run(struct work *w)
 	struct cflight *f = container_of(w, struct cflight, work);
 	struct cache *c = f->c;
 
+	uint64_t filled;
+
 	cfill_do(f);
+	filled = atomic_fetch_add_explicit(&c->filled, f->room, memory_order_relaxed);
+	if (filled / CFILL_USAGE_BYTES != (filled + f->room) / CFILL_USAGE_BYTES)
+		cache_note_usage(c);
 	atomic_fetch_sub_explicit(&c->fill_used, f->room, memory_order_relaxed);
 	stats_set(c->stats, fill_queued, workq_depth(c->fills));
-	if (stats_get(c->stats, fill_done) % CFILL_USAGE_EVERY == 0)
-		cache_note_usage(c);
 	cflight_unlist(c, f);
 	cflight_put(c, f);
 }

@@ -57,6 +57,34 @@ uint64_t policy_key(uint64_t file, uint64_t line)
 	return hash_mix64(file * 0x9e3779b97f4a7c15ULL + line);
 }
 
+/* ---- visits: 40 bits of the key, 24 of the time in units of 2^23 ns (8 ms) ---- */
+
+#define VISIT_TIME_BITS 24u
+#define VISIT_UNIT 23u
+#define VISIT_TIME_MASK ((1ULL << VISIT_TIME_BITS) - 1)
+
+static bool policy_visiting(struct policy *p, uint64_t key, uint64_t now)
+{
+	uint64_t e = atomic_load_explicit(&p->visit[key % POLICY_VISITS], memory_order_relaxed);
+	uint64_t age = ((now >> VISIT_UNIT) - e) & VISIT_TIME_MASK;
+
+	return (e ^ key) >> VISIT_TIME_BITS == 0 && age <= POLICY_VISIT_NS >> VISIT_UNIT;
+}
+
+bool policy_admit(struct policy *p, uint64_t key, unsigned used_percent, uint64_t now)
+{
+	return p->ops->admit(p, key, used_percent, policy_visiting(p, key, now));
+}
+
+void policy_touch(struct policy *p, uint64_t key, uint64_t now)
+{
+	if (!policy_visiting(p, key, now))
+		p->ops->touch(p, key);
+	atomic_store_explicit(&p->visit[key % POLICY_VISITS],
+			      (key & ~VISIT_TIME_MASK) | (now >> VISIT_UNIT & VISIT_TIME_MASK),
+			      memory_order_relaxed);
+}
+
 void policy_no_space(struct policy *p)
 {
 	uint64_t now = clock_mono_ns();

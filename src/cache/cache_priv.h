@@ -141,6 +141,7 @@ struct cache {
 
 	_Atomic uint64_t stamp;      /* the last one drawn */
 	_Atomic uint64_t fill_used;  /* bytes waiting in the fill queue */
+	_Atomic uint64_t filled;     /* bytes, ever */
 	_Atomic unsigned used_percent; /* of flash */
 	_Atomic uint64_t flash_errors;
 	_Atomic uint64_t bypass_until; /* monotonic; flash is not read or filled before that */

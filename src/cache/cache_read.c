@@ -30,6 +30,7 @@ struct cread {
 	struct cache *c;
 	struct cnode *n;
 	unsigned flags;
+	uint64_t begun; /* monotonic */
 	char *buf;
 	uint64_t off, end; /* what is asked for, up to the end of the file */
 	uint64_t room;     /* off + length of buf */
@@ -70,7 +71,7 @@ static int cread_look(struct cread *r)
 {
 	struct cache *c = r->c;
 	struct cnode *n = r->n;
-	uint64_t start = clock_mono_ns();
+	uint64_t start = r->begun;
 	bool fresh, loaded;
 	int err;
 
@@ -212,7 +213,7 @@ static uint32_t cread_admit(struct cread *r)
 	for (i = 0; left >> i; i++) {
 		if (!(left >> i & 1))
 			continue;
-		if (c->policy->ops->admit(c->policy, policy_key(r->number, base + i), used))
+		if (policy_admit(c->policy, policy_key(r->number, base + i), used, r->begun))
 			admitted |= 1u << i;
 		else
 			stats_inc(c->stats, fill_rejected);
@@ -227,7 +228,7 @@ static void cread_touch(struct cread *r)
 	uint64_t last = (r->sector + r->count - 1) / FLASH_LINE_SECTORS;
 
 	for (; r->number && line <= last; line++)
-		c->policy->ops->touch(c->policy, policy_key(r->number, line));
+		policy_touch(c->policy, policy_key(r->number, line), r->begun);
 }
 
 static int cread_miss(struct cread *r)
@@ -347,10 +348,10 @@ static int64_t cread_step(struct cread *r, uint64_t pos)
 
 /* ---- the whole ---- */
 
-static void cread_count(struct cread *r, uint64_t begun)
+static void cread_count(struct cread *r)
 {
 	struct stats *s = r->c->stats;
-	uint64_t took = clock_mono_ns() - begun, bytes = r->end - r->off;
+	uint64_t took = clock_mono_ns() - r->begun, bytes = r->end - r->off;
 
 	if (r->bypassed && !r->hit && !r->missed) {
 		stats_inc(s, read_bypass);
@@ -373,11 +374,12 @@ ssize_t cache_read(struct cache *c, struct cnode *n, void *buf, size_t len, uint
 		   unsigned flags, bool *changed)
 {
 	struct cread r = {.c = c, .n = n, .buf = buf, .off = off, .flags = flags};
-	uint64_t begun = clock_mono_ns(), pos = off;
+	uint64_t pos = off;
 	int64_t next = 0;
 	int err;
 
 	*changed = false;
+	r.begun = clock_mono_ns();
 	if (!S_ISREG(backing_type(n->bnode)))
 		return S_ISDIR(backing_type(n->bnode)) ? -EISDIR : -EINVAL;
 	if (off > INT64_MAX || len > SSIZE_MAX / 2)
@@ -404,6 +406,6 @@ ssize_t cache_read(struct cache *c, struct cnode *n, void *buf, size_t len, uint
 		return err;
 	}
 	if (r.end > r.off || r.from_backing)
-		cread_count(&r, begun);
+		cread_count(&r);
 	return (ssize_t)(r.end - r.off);
 }

@@ -58,7 +58,7 @@ static void cwrite_flash(struct cmodify *m, const char *buf, uint64_t off, uint6
 			 uint64_t size)
 {
 	struct cache *c = m->c;
-	uint64_t pos = off, end = off + len, cold = off;
+	uint64_t pos = off, end = off + len, cold = off, now = clock_mono_ns();
 
 	if (off > m->old_size && m->old_size % FLASH_SECTOR)
 		cmodify_drop(m, m->old_size, 1); /* zeros follow the old end now */
@@ -68,7 +68,7 @@ static void cwrite_flash(struct cmodify *m, const char *buf, uint64_t off, uint6
 		bool hot = c->o.mode == CACHE_WRITE_THROUGH && c->policy->ops->hot(c->policy, key);
 
 		next = next > end ? end : next;
-		c->policy->ops->touch(c->policy, key);
+		policy_touch(c->policy, key, now);
 		if (hot) {
 			cmodify_drop(m, cold, pos - cold);
 			cwrite_line(m, buf, off, pos, next, size);

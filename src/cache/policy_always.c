@@ -28,11 +28,12 @@ static void always_touch(struct policy *p, uint64_t key)
 	(void)key;
 }
 
-static bool always_admit(struct policy *p, uint64_t key, unsigned used_percent)
+static bool always_admit(struct policy *p, uint64_t key, unsigned used_percent, unsigned visits)
 {
 	(void)p;
 	(void)key;
 	(void)used_percent;
+	(void)visits;
 	return true;
 }
 

@@ -67,11 +67,12 @@ static bool lru_recent(struct lru *l, uint64_t key, unsigned pressure)
 	return (uint32_t)(lru_now(l) - last) < l->window >> pressure;
 }
 
-static bool lru_admit(struct policy *p, uint64_t key, unsigned used_percent)
+static bool lru_admit(struct policy *p, uint64_t key, unsigned used_percent, unsigned visits)
 {
 	(void)p;
 	(void)key;
 	(void)used_percent;
+	(void)visits;
 	return true;
 }
 
