@@ -18,7 +18,7 @@
 struct audit {
 	struct ftl *f;
 	struct ftl_scratch *s;
-	uint64_t *live; /* per EB */
+	uint64_t *live, *waste; /* per EB */
 	uint64_t sectors, dirty, ctl;
 	unsigned bad;
 };
@@ -59,6 +59,17 @@ static int audit_record(struct audit *a, ftl_pos pos, uint32_t stored_len,
 	return err;
 }
 
+static void audit_waste(struct audit *a, const struct ftl_extent *x)
+{
+	struct ftl_eb *eb;
+
+	lock_acquire(&a->f->lock);
+	eb = ftl_eb_find(a->f, x->pos);
+	lock_release(&a->f->lock);
+	if (eb)
+		a->waste[eb->index] += ftl_extent_waste(x);
+}
+
 static void audit_line(struct audit *a, const struct ftl_linekey *k)
 {
 	struct ftl_value v;
@@ -79,6 +90,7 @@ static void audit_line(struct audit *a, const struct ftl_linekey *k)
 
 		a->sectors += (unsigned)__builtin_popcount(x->valid);
 		a->dirty += (unsigned)__builtin_popcount(x->dirty);
+		audit_waste(a, x);
 		if (audit_record(a, x->pos, x->stored_len, &h, "data"))
 			continue;
 		if (h.type != FTL_REC_DATA || h.file != k->file || h.stamp != x->stamp ||
@@ -206,9 +218,11 @@ static void audit_sums(struct audit *a)
 	for (uint32_t i = 0; i < f->geom.ebs; i++) {
 		live += a->live[i];
 		nfree += f->ebs[i].state == EB_FREE;
-		if (f->ebs[i].live != a->live[i])
-			audit_bad(a, "erase block %u (state %u): %" PRIu64 " live bytes counted, %"
-				  PRIu64 " found", i, f->ebs[i].state, f->ebs[i].live, a->live[i]);
+		if (f->ebs[i].live != a->live[i] || f->ebs[i].waste != a->waste[i])
+			audit_bad(a, "erase block %u (state %u): %" PRIu64 " live and %" PRIu64
+				  " wasted bytes counted, %" PRIu64 " and %" PRIu64 " found", i,
+				  f->ebs[i].state, f->ebs[i].live, f->ebs[i].waste, a->live[i],
+				  a->waste[i]);
 	}
 	if (live != f->live_bytes || a->sectors != f->live_sectors || a->dirty != f->dirty_sectors ||
 	    a->ctl != f->ctl_records || nfree != f->nfree)
@@ -225,9 +239,11 @@ int ftl_audit(struct flash *fl)
 
 	a.s = ftl_scratch_get(f);
 	a.live = calloc(f->geom.ebs, sizeof(*a.live));
-	if (!a.s || !a.live) {
+	a.waste = calloc(f->geom.ebs, sizeof(*a.waste));
+	if (!a.s || !a.live || !a.waste) {
 		ftl_scratch_put(f, a.s);
 		free(a.live);
+		free(a.waste);
 		return -ENOMEM;
 	}
 	lock_acquire(&f->gc_lock);
@@ -240,5 +256,6 @@ int ftl_audit(struct flash *fl)
 	lock_release(&f->gc_lock);
 	ftl_scratch_put(f, a.s);
 	free(a.live);
+	free(a.waste);
 	return a.bad ? -EUCLEAN : 0;
 }

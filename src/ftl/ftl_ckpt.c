@@ -8,7 +8,7 @@
  *  2. flush     everything up to the position is durable.
  *  3. commit    number n, in key order. LMDB syncs.
  *  4. super     superblock n, alternating A/B, flushed. From here an LMDB older than n is refused.
- *  5. erase     EBs that were PENDING at 1: ERASED header, discard; after a flush they are FREE.
+ *  5. erase     EBs that were PENDING at 1: ERASED header, flush, discard; then they are FREE.
  *
  * A crash before 3 leaves checkpoint n-1 and a longer tail; between 3 and 4 the superblock says n-1
  * and LMDB n, which open accepts; within 5 the EBs are PENDING in n and erased again at open.
@@ -58,6 +58,7 @@ static void ckpt_row(const struct ftl_eb *eb, struct ckpt_row *r)
 	r->key = htobe32(eb->index);
 	r->m.seq = eb->seq;
 	r->m.live = eb->live;
+	r->m.waste = eb->waste;
 	r->m.min_dead = eb->min_dead;
 	r->m.end_lsn = eb->end_lsn;
 	r->m.age = eb->age;
@@ -469,7 +470,6 @@ static int ckpt_erase_one(struct ftl *f, struct ftl_eb *eb)
 		.state = FTL_EB_ERASED, .seq = eb->seq, .index = eb->index,
 		.erase_count = eb->erase_count + 1, .checkpoint = f->super.checkpoint,
 	};
-	uint64_t base = f->geom.first_eb + (uint64_t)eb->index * f->geom.eb_bytes;
 	uint8_t *block = aligned_alloc(FTL_BLOCK, FTL_BLOCK);
 	int err;
 
@@ -477,11 +477,18 @@ static int ckpt_erase_one(struct ftl *f, struct ftl_eb *eb)
 		return -ENOMEM;
 	memcpy(m.uuid, f->super.uuid, sizeof(m.uuid));
 	ftl_media_put_eb(block, &m);
-	if (!f->geom.parity)
-		media_discard(f->media, base + FTL_BLOCK, f->geom.eb_bytes - FTL_BLOCK);
 	err = ftl_media_write(f, eb->index, 0, block, FTL_BLOCK);
 	free(block);
 	return err;
+}
+
+/* After the header is durable: a scan must never meet an EB that says OPEN and has lost its records. */
+static void ckpt_discard(struct ftl *f, const struct ftl_eb *eb)
+{
+	uint64_t base = f->geom.first_eb + (uint64_t)eb->index * f->geom.eb_bytes;
+
+	if (!f->geom.parity)
+		media_discard(f->media, base + FTL_BLOCK, f->geom.eb_bytes - FTL_BLOCK);
 }
 
 int ftl_ckpt_erase(struct ftl *f)
@@ -508,6 +515,9 @@ int ftl_ckpt_erase(struct ftl *f)
 			err = ckpt_erase_one(f, &f->ebs[i]);
 	if (n && !err)
 		err = ftl_media_flush(f);
+	for (uint32_t i = 0; n && i < f->geom.ebs && !err; i++)
+		if (f->ebs[i].state == EB_ERASING)
+			ckpt_discard(f, &f->ebs[i]);
 	lock_acquire(&f->lock);
 	for (uint32_t i = 0; n && i < f->geom.ebs; i++) {
 		struct ftl_eb *eb = &f->ebs[i];

@@ -9,9 +9,13 @@
  * begins also ends. When every record is moved, dropped or retired the EB is PENDING; a checkpoint
  * frees it.
  *
- * Progress: a victim with less than 1/32 to gain is only taken if the cache gives up enough of its
+ * Progress: a victim with less than 1/16 to gain is only taken if the cache gives up enough of its
  * clean lines (gc_probe asks first: nothing is copied for nothing). When all EBs were asked in vain,
- * GC is stuck: until something dies, is cleaned, or (at most once a second) a write meets -ENOSPC.
+ * or many rounds gained no EB, GC is stuck: until something dies, is cleaned, or (at most once a
+ * second) a write meets -ENOSPC.
+ *
+ * Too many tombstones: they retire when nothing older than they is dead in any EB, so then the EB
+ * with the oldest dead record is taken, until there is none.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -21,8 +25,9 @@
 #include "base/log.h"
 #include "ftl/ftl_gc.h"
 
-#define GC_LEAST(f) ((f)->geom.logical / 32) /* worth a round */
+#define GC_LEAST(f) ((f)->geom.logical / 16) /* worth a round */
 #define GC_RETRY_NS NS_PER_S
+#define GC_RETRY_ROUNDS 8
 #define GC_SLACK (8 * FTL_BLOCK) /* padding at flushes and ends of chunks */
 
 struct gc_drop { /* in ftl.dropped */
@@ -32,8 +37,14 @@ struct gc_drop { /* in ftl.dropped */
 
 bool ftl_gc_wanted(struct ftl *f)
 {
-	return !f->failed && !f->opt.readonly && !f->gc_stuck &&
-	       f->nfree + f->npending < f->space.low_water;
+	return !f->failed && !f->opt.readonly &&
+	       (f->gc_tombs || (!f->gc_stuck && f->nfree + f->npending < f->space.low_water));
+}
+
+void ftl_gc_spent(struct ftl *f)
+{
+	f->gc_best = f->nfree + f->npending;
+	f->gc_futile = 0;
 }
 
 void ftl_gc_unstick(struct ftl *f)
@@ -41,6 +52,7 @@ void ftl_gc_unstick(struct ftl *f)
 	if (!f->gc_stuck)
 		return;
 	f->gc_stuck = false;
+	f->gc_futile = 0;
 	f->gc_epoch++;
 }
 
@@ -48,7 +60,11 @@ void ftl_gc_retry(struct ftl *f, bool now)
 {
 	if (!f->gc_stuck || (!now && clock_mono_ns() < f->gc_stuck_since + GC_RETRY_NS))
 		return;
-	ftl_gc_unstick(f);
+	/* The cache may think otherwise by now. A few rounds have to show it. */
+	f->gc_stuck = false;
+	if (f->gc_futile > 2 * f->geom.ebs - GC_RETRY_ROUNDS)
+		f->gc_futile = 2 * f->geom.ebs - GC_RETRY_ROUNDS;
+	f->gc_epoch++;
 }
 
 /* Bytes of log, index included, that a victim's live records take at most. */
@@ -71,9 +87,16 @@ static uint64_t gc_room(struct ftl *f)
 	return room > lost ? room - lost : 0;
 }
 
+/* What erasing the EB gains over writing its live records elsewhere: dead records, and room at the
+ * end where more than a record is missing (less is lost in every EB). */
 static uint64_t gc_garbage(struct ftl *f, const struct ftl_eb *eb)
 {
-	return eb->live >= f->geom.logical ? 0 : f->geom.logical - eb->live;
+	uint64_t kept = FTL_BLOCK + eb->live + eb->pad_bytes;
+	uint32_t limit = ftl_eb_limit(f, eb->records);
+	uint64_t dead = eb->used > kept ? eb->used - kept : 0;
+	uint64_t tail = limit > eb->used ? limit - eb->used : 0;
+
+	return dead + eb->waste + (tail > FTL_RECORD_MAX + FTL_BLOCK ? tail : 0);
 }
 
 /* Lock held: the best CLOSED EB that was not found barren since the last change, or NULL. */
@@ -94,13 +117,31 @@ static struct ftl_eb *gc_pick(struct ftl *f, bool *starved)
 			*starved = true;
 			continue;
 		}
-		u = (double)eb->live / f->geom.logical;
+		u = (double)(eb->live - (eb->waste < eb->live ? eb->waste : 0)) / f->geom.logical;
 		s = (double)(f->clock - eb->age + f->geom.logical) * (1 - u) / (2 * u + 1e-6);
 		if (s > score) {
 			score = s;
 			best = eb;
 		}
 	}
+	return best;
+}
+
+/* Lock held: the CLOSED EB with the oldest dead record that a tombstone may guard against. */
+static struct ftl_eb *gc_pick_oldest(struct ftl *f)
+{
+	uint64_t room = gc_room(f);
+	struct ftl_eb *best = NULL;
+
+	for (uint32_t i = 0; i < f->geom.ebs; i++) {
+		struct ftl_eb *eb = &f->ebs[i];
+
+		if (eb->state == EB_CLOSED && eb->min_dead <= f->max_tomb_stamp &&
+		    gc_need(eb) <= room && (!best || eb->min_dead < best->min_dead))
+			best = eb;
+	}
+	if (!best)
+		f->gc_tombs = false;
 	return best;
 }
 
@@ -193,12 +234,8 @@ static int gc_victim(struct ftl *f, struct gc *g)
 
 	if (err)
 		return err;
-	if (!gc_probe(f, g)) {
-		lock_acquire(&f->lock);
-		g->eb->barren = f->gc_epoch;
-		lock_release(&f->lock);
+	if (!g->tombs && !gc_probe(f, g))
 		return 0;
-	}
 	for (uint32_t i = 0; i < g->eb->records && !err; i++) {
 		if (!__atomic_load_n(&g->eb->live, __ATOMIC_RELAXED))
 			break;
@@ -209,10 +246,48 @@ static int gc_victim(struct ftl *f, struct gc *g)
 	return err ? err : 1;
 }
 
+/* Lock held. NULL: nothing to do for now. */
+static struct ftl_eb *gc_choose(struct ftl *f, struct gc *g)
+{
+	struct ftl_eb *eb = NULL;
+	bool starved;
+
+	if (f->failed)
+		return NULL;
+	g->min_dead = ftl_eb_min_dead(f);
+	g->tombs = false;
+	if (f->nfree + f->npending < f->space.low_water && !f->gc_stuck) {
+		eb = gc_pick(f, &starved);
+		if ((!eb && !(starved && f->npending)) || f->gc_futile > 2 * f->geom.ebs) {
+			f->gc_stuck = true;
+			f->gc_stuck_since = clock_mono_ns();
+			eb = NULL;
+		}
+	}
+	if (!eb && f->gc_tombs) {
+		eb = gc_pick_oldest(f);
+		g->tombs = true;
+	}
+	return eb;
+}
+
+/* Lock held: one victim is done with. `err` 0: too little to gain. */
+static void gc_account(struct ftl *f, struct gc *g, int err)
+{
+	if (err <= 0)
+		g->eb->barren = g->eb->barren > f->gc_epoch ? g->eb->barren : f->gc_epoch;
+	if (err <= 0 && g->tombs)
+		f->gc_tombs = false;
+	f->gc_futile += err > 0;
+	if (f->nfree + f->npending > f->gc_best) {
+		f->gc_best = f->nfree + f->npending;
+		f->gc_futile = 0;
+	}
+}
+
 static int gc_round_locked(struct ftl *f)
 {
 	struct gc g = {.f = f};
-	bool starved;
 	int err = 0;
 
 	g.s = ftl_scratch_get(f);
@@ -220,22 +295,21 @@ static int gc_round_locked(struct ftl *f)
 		return -ENOMEM;
 	while (!err) {
 		lock_acquire(&f->lock);
-		g.eb = gc_pick(f, &starved);
-		g.min_dead = ftl_eb_min_dead(f);
-		if (!g.eb && !(starved && f->npending)) {
-			f->gc_stuck = true;
-			f->gc_stuck_since = clock_mono_ns();
-		}
+		g.eb = gc_choose(f, &g);
 		lock_release(&f->lock);
 		if (!g.eb)
 			break;
 		err = gc_victim(f, &g);
+		lock_acquire(&f->lock);
+		gc_account(f, &g, err);
+		ftl_log_write_ready(f);
+		lock_release(&f->lock);
 		if (g.eb->footer)
 			ftl_eb_free_index(g.eb);
+		/* Unreadable for now: the next. */
+		if (err == -EIO && !f->failed)
+			err = 0;
 	}
-	lock_acquire(&f->lock);
-	ftl_log_write_ready(f);
-	lock_release(&f->lock);
 	ftl_scratch_put(f, g.s);
 	return err;
 }

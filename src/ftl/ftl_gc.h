@@ -11,6 +11,7 @@ struct gc { /* one victim */
 	struct ftl *f;
 	struct ftl_eb *eb;
 	struct ftl_scratch *s;
+	bool tombs;        /* taken for its dead records, whatever it gains */
 	uint64_t min_dead; /* when the round began */
 	int err;
 };

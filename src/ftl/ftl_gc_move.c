@@ -6,7 +6,7 @@
  *                 an older version may be in the log (invariant 4 of ftl_priv.h)
  *   data, kept    copied as it is, payload CRC included, with a header of the current masks; where a
  *                 quarter of its sectors is dead, what is left is compressed anew, run by run
- *   data, damaged clean sectors are dropped; of dirty ones a record is kept that says they are lost
+ *   data, damaged (not: unreadable, then the EB stays) clean sectors are dropped; of dirty ones a record is kept that says they are lost
  *   tombstones    copied; retired when their stamp is below every min_dead
  *   control       copied; deletions retired likewise
  *
@@ -60,23 +60,30 @@ uint32_t ftl_gc_would_drop(struct gc *g, const struct ftl_media_index *x)
 	return e.dirty ? 0 : ftl_record_bytes(e.stored_len);
 }
 
+/* Sectors set in `mask` from `s` on, in one run. */
+static unsigned gc_run(uint16_t mask, unsigned s)
+{
+	unsigned n = 0;
+
+	while (s + n < FLASH_LINE_SECTORS && (mask >> (s + n) & 1))
+		n++;
+	return n;
+}
+
 /* Lock held: a tombstone for each run of `mask`. */
 static int gc_drop_logged(struct gc *g, const struct ftl_line *l, uint16_t mask, uint64_t stamp)
 {
 	int err = 0;
 
-	for (unsigned s = 0; s < FLASH_LINE_SECTORS && !err;) {
+	for (unsigned s = 0, n; s < FLASH_LINE_SECTORS && !err; s += n + 1) {
 		struct ftl_tombkey k = {.type = FTL_REC_TRIM, .file = l->file};
-		unsigned n = 0;
 
-		while (s + n < FLASH_LINE_SECTORS && (mask >> (s + n) & 1))
-			n++;
+		n = gc_run(mask, s);
 		if (n) {
 			k.first = l->line * FLASH_LINE_SECTORS + s;
 			k.count = n;
 			err = ftl_range_append(g->f, FTL_FOR_GC, &k, stamp, FTL_POS_NONE);
 		}
-		s += n + 1;
 	}
 	return err;
 }
@@ -204,18 +211,37 @@ static int gc_copy_run(struct gc *g, const struct ftl_media_index *x, const stru
 	return err;
 }
 
-static int gc_shrink(struct gc *g, const struct ftl_media_index *x, const struct ftl_extent *e)
+/* Log bytes of the live runs of the record in g->s->raw, compressed one by one. */
+static uint32_t gc_shrunk_bytes(struct gc *g, const struct ftl_extent *e)
+{
+	uint32_t sum = 0;
+
+	for (unsigned s = e->first, n; s < e->first + (unsigned)e->count; s += n + 1) {
+		uint32_t from = (s - e->first) * FLASH_SECTOR, len;
+		struct ftl_packed z;
+
+		n = gc_run(e->valid, s);
+		if (!n)
+			continue;
+		len = n * FLASH_SECTOR < e->raw_len - from ? n * FLASH_SECTOR : e->raw_len - from;
+		ftl_zip_pack(g->s, g->s->raw + from, len, &z);
+		sum += ftl_record_bytes(z.len);
+	}
+	return sum;
+}
+
+/* In pieces; or whole, if the pieces would take more (GC counts on not needing more than it frees). */
+static int gc_shrink(struct gc *g, const struct ftl_media_index *x, const struct ftl_extent *e,
+		     const struct ftl_media_record *h, const void *payload)
 {
 	int err = 0;
 
-	for (unsigned s = e->first; s < e->first + e->count && !err;) {
-		unsigned n = 0;
-
-		while (s + n < FLASH_LINE_SECTORS && (e->valid >> (s + n) & 1))
-			n++;
+	if (gc_shrunk_bytes(g, e) > ftl_record_bytes(e->stored_len))
+		return gc_copy(g, x, h, payload);
+	for (unsigned s = e->first, n; s < e->first + (unsigned)e->count && !err; s += n + 1) {
+		n = gc_run(e->valid, s);
 		if (n)
 			err = gc_copy_run(g, x, e, s, n);
-		s += n + 1;
 	}
 	return err;
 }
@@ -263,12 +289,12 @@ static int gc_keep(struct gc *g, const struct ftl_media_index *x, const struct f
 	if (!err && (h.type != FTL_REC_DATA || h.file != x->file || h.stamp != e->stamp ||
 		     h.raw_len != e->raw_len || FTL_ADDR_FIRST(h.addr) != e->first))
 		err = -EUCLEAN;
-	if (!err && __builtin_popcount(e->valid) * 4 <= e->count * 3) {
+	if (!err && ftl_extent_waste(e)) {
 		err = ftl_zip_unpack(g->s, h.flags, payload, h.stored_len, g->s->raw, h.raw_len);
-		err = err ? gc_lost(g, x, e) : gc_shrink(g, x, e);
+		err = err ? gc_lost(g, x, e) : gc_shrink(g, x, e, &h, payload);
 	} else if (!err) {
 		err = gc_copy(g, x, &h, payload);
-	} else if (err == -EUCLEAN || err == -EIO) {
+	} else if (err == -EUCLEAN) {
 		err = gc_lost(g, x, e);
 	}
 	if (c) {
@@ -361,7 +387,7 @@ int ftl_gc_record(struct gc *g, const struct ftl_media_index *x)
 	c = ftl_log_chunk(g->eb, x->offset);
 	lock_release(&g->f->lock);
 	err = ftl_read_record(g->f, g->eb, c, gc_pos(g, x), x->stored_len, g->s, &h, &payload);
-	if (err == -EUCLEAN || err == -EIO || h.type != x->type)
+	if (err == -EUCLEAN || (!err && h.type != x->type))
 		err = 0; /* gc_finish finds out whether it was live */
 	else if (!err && (x->type == FTL_REC_TRIM || x->type == FTL_REC_CLEAN))
 		err = gc_tomb(g, x, payload);

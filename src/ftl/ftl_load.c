@@ -69,6 +69,7 @@ static int load_eb(void *arg, const struct meta_buf *key, const struct meta_buf 
 	}
 	ftl_eb_set_state(f, eb, m.state);
 	eb->live = m.live;
+	eb->waste = m.waste;
 	f->live_bytes += m.live;
 	eb->min_dead = m.min_dead;
 	eb->end_lsn = m.end_lsn;

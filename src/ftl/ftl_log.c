@@ -154,6 +154,7 @@ static int log_open_eb(struct ftl *f, enum ftl_stream s, enum ftl_class cls)
 	eb->end_lsn = UINT64_MAX;
 	eb->max_stamp = eb->host_bytes = eb->gc_bytes = eb->pad_bytes = 0;
 	eb->records = 0;
+	eb->waste = 0;
 	eb->used = FTL_BLOCK;
 	eb->stream = s;
 	eb->footer = eb->drops = false;
@@ -166,6 +167,8 @@ static int log_open_eb(struct ftl *f, enum ftl_stream s, enum ftl_class cls)
 	f->c.footer_bytes += FTL_BLOCK;
 	h->eb = eb;
 	h->off = FTL_BLOCK;
+	if (cls != FTL_FOR_GC)
+		ftl_gc_spent(f);
 	if (ftl_gc_wanted(f))
 		ftl_kick(f);
 	return 0;

@@ -257,6 +257,27 @@ uint16_t ftl_map_newer(const struct ftl_line *l, uint64_t stamp, bool equal)
 	return mask;
 }
 
+uint32_t ftl_extent_waste(const struct ftl_extent *x)
+{
+	unsigned live = (unsigned)__builtin_popcount(x->valid);
+
+	return live * 4 > x->count * 3u ? 0 : x->stored_len / x->count * (x->count - live);
+}
+
+static void map_waste(struct ftl *f, const struct ftl_extent *x, bool add)
+{
+	uint32_t waste = ftl_extent_waste(x);
+	struct ftl_eb *eb = waste ? ftl_eb_find(f, x->pos) : NULL;
+
+	if (!eb)
+		return;
+	eb->changed = true;
+	if (add)
+		eb->waste += waste;
+	else
+		eb->waste -= waste < eb->waste ? waste : eb->waste;
+}
+
 static void map_count(struct ftl *f, const struct ftl_line *l, int live, int dirty)
 {
 	f->live_sectors += (uint64_t)(int64_t)live;
@@ -273,9 +294,11 @@ void ftl_map_take(struct ftl *f, struct ftl_line *l, struct ftl_extent *x, uint1
 	if (!mask)
 		return;
 	map_count(f, l, -__builtin_popcount(mask), -__builtin_popcount(mask & x->dirty));
+	map_waste(f, x, false);
 	x->valid &= (uint16_t)~mask;
 	x->dirty &= x->valid;
 	if (x->valid) {
+		map_waste(f, x, true);
 		ftl_eb_sub(f, x->pos, 0, x->stamp);
 		return;
 	}
@@ -292,6 +315,7 @@ void ftl_map_set(struct ftl *f, struct ftl_line *l, const struct ftl_extent *e)
 	l->x[l->n++] = *e;
 	map_count(f, l, __builtin_popcount(e->valid), __builtin_popcount(e->dirty));
 	ftl_eb_add(f, e->pos, ftl_record_bytes(e->stored_len));
+	map_waste(f, e, true);
 }
 
 uint16_t ftl_map_cut(struct ftl *f, struct ftl_line *l, uint16_t mask, uint64_t stamp)

@@ -9,7 +9,7 @@
  *     FREE --open--> OPEN --full, or close()--> CLOSED --GC emptied it--> PENDING
  *       ^    (log)         (log)                       (gc)                  | checkpoint without
  *       |                                                                    v references is durable
- *       +---------- media flush (ckpt) <---- ERASING: header "erased", discard (ckpt)
+ *       +------ media flush, discard (ckpt) <---- ERASING: header "erased" (ckpt)
  *
  * Invariants
  *  1. An EB is reused only after a durable checkpoint and superblock that do not refer to it, and
@@ -158,6 +158,7 @@ struct ftl_eb {
 	struct htab_node by_seq; /* in ftl.seqs unless FREE */
 	uint64_t seq;       /* read without the lock by ftl_eb_is() */
 	uint64_t live;      /* bytes of records that map, tombstones or control table refer to */
+	uint64_t waste;     /* of those, what dead sectors of partly live records take */
 	uint64_t min_dead;  /* invariant 3 */
 	uint64_t end_lsn;   /* above every record's */
 	uint64_t age;       /* ftl.clock when it was closed */
@@ -297,7 +298,7 @@ struct ftl_state { /* the one value of the state table */
 };
 
 struct ftl_ebmeta { /* an EB in the ebs table */
-	uint64_t seq, live, min_dead, end_lsn, age, max_stamp;
+	uint64_t seq, live, waste, min_dead, end_lsn, age, max_stamp;
 	uint32_t erase_count, stream, used, records;
 	uint32_t state, footer, drops, crc;
 };
@@ -312,6 +313,8 @@ struct ftl {
 	struct ftl_media_super super; /* `checkpoint` and `clean` under ckpt_lock */
 	struct ftl_space space;
 	uint32_t chunk_bytes;
+
+	bool tolerant; /* ftl_recover: what cannot be read is not there */
 
 	struct lock gc_lock, ckpt_lock, lock, pool_lock;
 	struct lock_cond cond;  /* chunk written, flush over, thaw; with `lock` */
@@ -342,6 +345,9 @@ struct ftl {
 
 	flash_reclaim_fn reclaim;
 	void *reclaim_arg;
+	bool gc_tombs;      /* too many tombstones: make them retire */
+	uint32_t gc_best;   /* most FREE and PENDING EBs seen since a host stream took one, .. */
+	unsigned gc_futile; /* .. and rounds since that gained none */
 	bool gc_stuck;      /* no victim gains enough; cleared by any change */
 	uint64_t gc_stuck_since, gc_epoch;
 	uint64_t live_bytes, live_sectors, dirty_sectors, ctl_records;
@@ -446,6 +452,8 @@ struct ftl_extent *ftl_map_at(struct ftl_line *l, ftl_pos pos); /* the extent th
 int ftl_map_thaw(struct ftl *f);
 /* Takes `mask` off the extent; it may go. */
 void ftl_map_take(struct ftl *f, struct ftl_line *l, struct ftl_extent *x, uint16_t mask);
+/* Bytes of the record that its dead sectors take, where GC would win them back. */
+uint32_t ftl_extent_waste(const struct ftl_extent *x);
 bool ftl_map_check(const struct ftl_extent *x, unsigned n); /* an LMDB value is sane */
 /* Keys of the lines there are from `from` to `to`, both included, sorted. Caller frees. No lock
  * held. Some may be empty by then. */
@@ -552,6 +560,7 @@ int ftl_ckpt_spill(struct ftl *f);
 /* One victim. 1: something was freed, 0: nothing to do, or an error. No lock held. */
 int ftl_gc_round(struct ftl *f);
 bool ftl_gc_wanted(struct ftl *f); /* lock held */
+void ftl_gc_spent(struct ftl *f); /* lock held: a host stream opened an EB */
 void ftl_gc_retry(struct ftl *f, bool now); /* lock held: a write met -ENOSPC */
 void ftl_gc_unstick(struct ftl *f); /* lock held: something died or was cleaned */
 void ftl_gc_forget(struct ftl *f, struct ftl_eb *eb); /* lock held: it is FREE now */

@@ -76,6 +76,7 @@ int ftl_recover(struct media *m, struct meta *meta)
 
 	if (err)
 		return err;
+	f->tolerant = true;
 	err = ftl_meta_clear(meta);
 	if (!err)
 		err = recover_all(f);

@@ -201,7 +201,7 @@ static int replay_adopt(struct ftl *f, struct ftl_eb *eb, const struct ftl_media
 	ftl_eb_set_seq(f, eb, h->seq);
 	ftl_eb_set_state(f, eb, EB_OPEN);
 	eb->pending_ckpt = 0;
-	eb->live = 0;
+	eb->live = eb->waste = 0;
 	eb->min_dead = UINT64_MAX;
 	eb->erase_count = h->erase_count;
 	eb->stream = h->stream;

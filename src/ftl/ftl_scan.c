@@ -24,6 +24,7 @@ struct scan {
 	uint8_t *buf;
 	uint32_t at, len; /* of the window */
 	uint32_t seed;
+	int err;
 	uint64_t durable; /* lsns below were flushed when some record was appended; 1 at least */
 	struct scan_rec {
 		struct ftl_media_index x;
@@ -81,7 +82,27 @@ int ftl_scan_footer(struct ftl *f, const struct ftl_eb *eb, struct ftl_media_ind
 	return 0;
 }
 
-/* [off, off+len) in the window, or NULL beyond the end. Blocks that cannot be read are zeros. */
+/* Reads the window. Recovery goes on without blocks that cannot be read; everybody else stops. */
+static void scan_fill(struct scan *s)
+{
+	if (!ftl_geom_read(&s->f->geom, s->f->media, s->eb->index, s->at, s->buf, s->len)) {
+		atomic_fetch_add(&s->f->a_flash_read, s->len);
+		return;
+	}
+	for (uint32_t i = 0; i < s->len; i += FTL_BLOCK) {
+		int err = ftl_media_read(s->f, s->eb, s->at + i, s->buf + i, FTL_BLOCK);
+
+		if (!err)
+			continue;
+		memset(s->buf + i, 0, FTL_BLOCK);
+		if (!s->f->tolerant) {
+			s->err = err;
+			return;
+		}
+	}
+}
+
+/* [off, off+len) in the window, or NULL beyond the end or on error. */
 static const uint8_t *scan_window(struct scan *s, uint32_t off, uint32_t len)
 {
 	uint32_t end = s->f->geom.logical;
@@ -91,15 +112,9 @@ static const uint8_t *scan_window(struct scan *s, uint32_t off, uint32_t len)
 	if (off < s->at || off + len > s->at + s->len) {
 		s->at = off / FTL_BLOCK * FTL_BLOCK;
 		s->len = end - s->at < SCAN_WINDOW ? end - s->at : SCAN_WINDOW;
-		if (ftl_geom_read(&s->f->geom, s->f->media, s->eb->index, s->at, s->buf, s->len)) {
-			for (uint32_t i = 0; i < s->len; i += FTL_BLOCK)
-				if (ftl_media_read(s->f, s->eb, s->at + i, s->buf + i, FTL_BLOCK))
-					memset(s->buf + i, 0, FTL_BLOCK);
-		} else {
-			atomic_fetch_add(&s->f->a_flash_read, s->len);
-		}
+		scan_fill(s);
 	}
-	return s->buf + (off - s->at);
+	return s->err ? NULL : s->buf + (off - s->at);
 }
 
 static int scan_add(struct scan *s, const struct ftl_media_record *h, uint32_t off, bool good)
@@ -145,7 +160,7 @@ static int scan_read(struct scan *s)
 			return err;
 		off += ftl_record_bytes(h.stored_len);
 	}
-	return 0;
+	return s->err;
 }
 
 /* Everything with a good header goes into the index, what has a bad payload marked (pad = 1). */
@@ -219,7 +234,7 @@ int ftl_scan_read(struct ftl *f, struct ftl_eb *eb)
 	struct ftl_media_trailer t;
 	int err = ftl_scan_footer(f, eb, &idx, &t);
 
-	if (err == -ENOMEM)
+	if (err == -ENOMEM || (err == -EIO && !f->tolerant))
 		return err;
 	if (err == -EUCLEAN || err == -EIO)
 		log_warning(FTL_MODULE, "controller %u: erase block %u: its footer is damaged, reading"

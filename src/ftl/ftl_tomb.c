@@ -18,6 +18,8 @@
 
 #define TOMB_BYTES ftl_record_bytes(sizeof(struct ftl_media_range))
 #define TOMB_KEY 25
+#define TOMB_COST (TOMB_BYTES + sizeof(struct ftl_media_index))
+#define TOMBS_MOST 65536
 
 static uint64_t tomb_last(const struct ftl_tombkey *k)
 {
@@ -123,6 +125,13 @@ static int tomb_insert(struct ftl *f, const struct ftl_tombkey *k, uint64_t stam
 	htab_insert(&f->tombs, &t->node, tomb_hash(k));
 	if (stamp > f->max_tomb_stamp)
 		f->max_tomb_stamp = stamp;
+	/* More than 1/64 of the space, or too much memory: GC turns to what they guard against. */
+	if (f->tombs.count % 64 == 0 &&
+	    (f->tombs.count * TOMB_COST > f->geom.raw_bytes / 64 || f->tombs.count > TOMBS_MOST) &&
+	    !f->gc_tombs) {
+		f->gc_tombs = true;
+		ftl_kick(f);
+	}
 	return 0;
 }
 

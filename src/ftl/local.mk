@@ -8,11 +8,20 @@ src_ftl_libftl_a_SOURCES = \
 	src/ftl/ftl_util.c src/ftl/ftl_walk.c src/ftl/ftl_write.c src/ftl/ftl_zip.c
 
 if HAVE_CHECK
-check_PROGRAMS += tests/unit/test_ftl tests/stack/test_ftl_crash
-TESTS += tests/unit/test_ftl tests/stack/test_ftl_crash
-tests_stack_test_ftl_crash_SOURCES = tests/stack/test_ftl_crash.c tests/stack/ftl_model.c \
-	tests/stack/ftl_model.h tests/unit/ftl_rig.c tests/unit/ftl_rig.h
-tests_stack_test_ftl_crash_LDADD = $(FTL_LIBS) $(CHECK_LIBS)
-tests_unit_test_ftl_SOURCES = tests/unit/test_ftl.c tests/unit/ftl_rig.c tests/unit/ftl_rig.h
+ftl_rig = tests/unit/ftl_rig.c tests/unit/ftl_rig.h
+ftl_tests = tests/unit/test_ftl tests/unit/test_ftl_parts tests/unit/test_ftl_gc \
+	tests/unit/test_ftl_faults tests/stack/test_ftl_crash
+check_PROGRAMS += $(ftl_tests)
+TESTS += $(ftl_tests)
+tests_unit_test_ftl_SOURCES = tests/unit/test_ftl.c $(ftl_rig)
 tests_unit_test_ftl_LDADD = $(FTL_LIBS) $(CHECK_LIBS)
+tests_unit_test_ftl_parts_SOURCES = tests/unit/test_ftl_parts.c
+tests_unit_test_ftl_parts_LDADD = $(FTL_LIBS) $(CHECK_LIBS)
+tests_unit_test_ftl_gc_SOURCES = tests/unit/test_ftl_gc.c $(ftl_rig)
+tests_unit_test_ftl_gc_LDADD = $(FTL_LIBS) $(CHECK_LIBS)
+tests_unit_test_ftl_faults_SOURCES = tests/unit/test_ftl_faults.c $(ftl_rig)
+tests_unit_test_ftl_faults_LDADD = $(FTL_LIBS) $(CHECK_LIBS)
+tests_stack_test_ftl_crash_SOURCES = tests/stack/test_ftl_crash.c tests/stack/ftl_model.c \
+	tests/stack/ftl_model.h $(ftl_rig)
+tests_stack_test_ftl_crash_LDADD = $(FTL_LIBS) $(CHECK_LIBS)
 endif
