@@ -16,7 +16,7 @@
 
 #include "backing/backing_priv.h"
 
-#define BACKING_MAX_FDS 128
+#define BACKING_MAX_FDS 160
 #define BACKING_MIN_FDS 4
 
 static unsigned backing_fd_limit(unsigned asked)
@@ -74,6 +74,7 @@ static void backing_init(struct backing *b, const struct backing_options *o)
 {
 	b->root_fd = -1;
 	b->idle.next = b->idle.prev = &b->idle;
+	b->idle_dirs.next = b->idle_dirs.prev = &b->idle_dirs;
 	b->euid = geteuid();
 	b->egid = getegid();
 	b->as_root = b->euid == 0;

@@ -37,7 +37,7 @@ struct battr {
 
 struct backing_options {
 	const char *fsid;     /* identity of the filesystem given by the user, or NULL: its UUID */
-	unsigned max_fds;     /* 0: a quarter of RLIMIT_NOFILE, at most 128 */
+	unsigned max_fds;     /* 0: a quarter of RLIMIT_NOFILE, at most 160 */
 	bool readonly;
 };
 

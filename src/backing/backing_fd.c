@@ -43,22 +43,35 @@
 #define BFILE_WALK_TRIES 64
 #define BOPEN_MOVES 1000
 
-static void bfile_unidle_locked(struct bfile *f)
+static void bfile_unidle_locked(struct backing *b, struct bfile *f)
 {
 	if (!f->idle)
 		return;
+	if (S_ISDIR(backing_type(f->n)))
+		b->idle_dir_count--;
 	f->prev->next = f->next;
 	f->next->prev = f->prev;
 	f->idle = false;
 }
 
+/* Directories lead to many files and are few: reading through a large tree must not push them out.
+ * They may take half. NULL: nothing is idle. */
+static struct bfile *bfile_oldest_locked(struct backing *b)
+{
+	struct bfile *file = b->idle.next, *dir = b->idle_dirs.next;
+
+	if (file != &b->idle && (b->idle_dir_count <= b->max_fds / 2 || dir == &b->idle_dirs))
+		return file;
+	return dir == &b->idle_dirs ? NULL : dir;
+}
+
 static struct bfile *bfile_evict_locked(struct backing *b)
 {
-	struct bfile *f = b->idle.next;
+	struct bfile *f = bfile_oldest_locked(b);
 
-	if (f == &b->idle)
+	if (!f)
 		return NULL;
-	bfile_unidle_locked(f);
+	bfile_unidle_locked(b, f);
 	f->n->file = NULL;
 	/* bfile_close may have an error to leave there. */
 	backing_hold(f->n);
@@ -87,7 +100,7 @@ static void bfile_trim(struct backing *b)
 
 	do {
 		lock_acquire(&b->lock);
-		over = b->open_fds > b->max_fds && b->idle.next != &b->idle;
+		over = b->open_fds > b->max_fds && bfile_oldest_locked(b);
 		lock_release(&b->lock);
 	} while (over && bfile_evict(b));
 }
@@ -164,16 +177,20 @@ static struct bfile *bfile_new(struct backing *b, struct bnode *n, int fd, unsig
 	return f;
 }
 
-static void bfile_use_locked(struct bfile *f)
+static void bfile_use_locked(struct backing *b, struct bfile *f)
 {
-	bfile_unidle_locked(f);
+	bfile_unidle_locked(b, f);
 	f->users++;
 }
 
 static void bfile_idle_locked(struct backing *b, struct bfile *f, bool cold)
 {
-	struct bfile *before = cold ? &b->idle : b->idle.prev;
+	bool dir = S_ISDIR(backing_type(f->n));
+	struct bfile *head = dir ? &b->idle_dirs : &b->idle;
+	struct bfile *before = cold ? head : head->prev;
 
+	if (dir)
+		b->idle_dir_count++;
 	f->prev = before;
 	f->next = before->next;
 	before->next->prev = f;
@@ -218,7 +235,7 @@ struct bfile *bfile_detach_locked(struct backing *b, struct bnode *n)
 	if (!f)
 		return NULL;
 	gild_assert(f->users == 0);
-	bfile_use_locked(f);
+	bfile_use_locked(b, f);
 	f->n = NULL;
 	n->file = NULL;
 	return f;
@@ -280,12 +297,12 @@ static struct bfile *bfile_install(struct backing *b, struct bnode *n, struct bf
 	lock_acquire(&b->lock);
 	old = n->file;
 	if (old && (old->mode & f->mode) == f->mode) {
-		bfile_use_locked(old);
+		bfile_use_locked(b, old);
 		doomed = f;
 		f = old;
 	} else if (!old || (old->mode & f->mode) == old->mode) {
 		if (old && old->users == 0) {
-			bfile_use_locked(old);
+			bfile_use_locked(b, old);
 			doomed = old;
 		}
 		n->file = f;
@@ -376,7 +393,7 @@ static int bstep_find(struct backing *b, struct bnode *n, struct bstep *s)
 			s->up = n->parent;
 			backing_hold(s->up);
 			s->dir = n->parent->file;
-			bfile_use_locked(s->dir);
+			bfile_use_locked(b, s->dir);
 			memcpy(s->name, n->name, strlen(n->name) + 1);
 		} else {
 			rc = -ESTALE;
@@ -520,7 +537,7 @@ int bfile_get(struct backing *b, struct bnode *n, unsigned want, struct bfile **
 	lock_acquire(&b->lock);
 	f = n->file;
 	if (f)
-		bfile_use_locked(f);
+		bfile_use_locked(b, f);
 	lock_release(&b->lock);
 	if (!f)
 		rc = breopen(b, n, &f);
@@ -553,12 +570,12 @@ int bfile_get_append(struct backing *b, struct bnode *n, struct bfile **out)
 	return *out ? 0 : -ENOMEM;
 }
 
-static bool bfile_pin_locked(struct bnode *n)
+static bool bfile_pin_locked(struct backing *b, struct bnode *n)
 {
 	if (!n->file)
 		return false;
 	n->flags |= BNODE_PINNED;
-	bfile_unidle_locked(n->file);
+	bfile_unidle_locked(b, n->file);
 	return true;
 }
 
@@ -577,7 +594,7 @@ int bfile_pin(struct backing *b, struct bnode *n)
 		if (rc < 0)
 			continue;
 		lock_acquire(&b->lock);
-		pinned = bfile_pin_locked(n);
+		pinned = bfile_pin_locked(b, n);
 		lock_release(&b->lock);
 		bfile_put(b, f);
 	}

@@ -85,7 +85,7 @@ struct bfile {
 	unsigned mode;         /* constant; enum bfile_mode bits, BFILE_PATH: O_PATH */
 	/* protected by backing.lock */
 	unsigned users;
-	bool idle;             /* in backing.idle */
+	bool idle;             /* in backing.idle or backing.idle_dirs */
 	struct bfile *prev, *next;
 };
 
@@ -106,7 +106,8 @@ struct backing {
 	struct htab nodes;
 	struct bfs **fs;
 	unsigned fs_count;
-	struct bfile idle;     /* list head; the least recently used first */
+	struct bfile idle, idle_dirs; /* list heads; the least recently used first */
+	unsigned idle_dir_count;
 	unsigned open_fds;     /* bfiles */
 	uint64_t renames;      /* rises after each rename, before `names` is released */
 	/* one rename at a time; taken and dropped by who must know that hints are up to date */
