@@ -112,13 +112,10 @@ void cache_hold(struct cnode *n)
 
 static void cnode_free(struct cache *c, struct cnode *n)
 {
-	if ((n->flags & CN_GONE) && c->flash) {
-		bool stable;
-		struct hash128 key = backing_identity(n->bnode, &stable);
+	bool none = (n->flags & (CN_LOADED | CN_SAFE | CN_RECORD)) == (CN_LOADED | CN_SAFE);
 
-		if (n->flags & CN_RECORD)
-			cfile_bury(c, NULL, n->number, &key, true);
-	}
+	if ((n->flags & CN_GONE) && c->flash && !none)
+		cfile_forget(c, n->bnode);
 	backing_put(c->backing, n->bnode);
 	free(n);
 }

@@ -29,7 +29,7 @@
 #include "base/log.h"
 #include "cache/cache_priv.h"
 
-#define CPUBLISH_ROUND 256u   /* files a round */
+#define CPUBLISH_ROUND 4096u  /* files a round */
 #define CPUBLISH_SYNCFS 16u   /* more than this: the whole filesystem is synced */
 
 struct cpublish_one {

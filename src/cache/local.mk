@@ -14,7 +14,8 @@ if HAVE_CHECK
 check_PROGRAMS += $(cache_tests)
 TESTS += $(cache_tests)
 cache_tests = tests/unit/test_cache_read tests/unit/test_cache_write \
-	tests/unit/test_cache_crash tests/unit/test_cache_policy tests/stack/test_stack
+	tests/unit/test_cache_crash tests/unit/test_cache_errors tests/unit/test_cache_policy \
+	tests/stack/test_stack
 CACHE_TEST_SOURCES = tests/unit/cache_env.c tests/unit/cache_env.h \
 	tests/unit/ram_flash.c tests/unit/ram_flash.h tests/unit/unit_util.h
 CACHE_TEST_LIBS = src/cache/libcache.a src/backing/libbacking.a $(STATS_LIBS) $(CHECK_LIBS)
@@ -24,6 +25,11 @@ tests_unit_test_cache_write_SOURCES = tests/unit/test_cache_write.c $(CACHE_TEST
 tests_unit_test_cache_write_LDADD = $(CACHE_TEST_LIBS)
 tests_unit_test_cache_crash_SOURCES = tests/unit/test_cache_crash.c $(CACHE_TEST_SOURCES)
 tests_unit_test_cache_crash_LDADD = $(CACHE_TEST_LIBS)
+tests_unit_test_cache_errors_SOURCES = tests/unit/test_cache_errors.c $(CACHE_TEST_SOURCES)
+tests_unit_test_cache_errors_LDADD = $(CACHE_TEST_LIBS)
+tests_unit_test_cache_errors_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=backing_getattr \
+	-Wl,--wrap=backing_pread -Wl,--wrap=backing_pwrite -Wl,--wrap=backing_fsync \
+	-Wl,--wrap=backing_syncfs
 tests_unit_test_cache_policy_SOURCES = tests/unit/test_cache_policy.c tests/unit/unit_util.h
 tests_unit_test_cache_policy_LDADD = $(CACHE_TEST_LIBS)
 tests_stack_test_stack_SOURCES = tests/stack/test_stack.c tests/unit/card_rig.h \
