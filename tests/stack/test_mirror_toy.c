@@ -16,7 +16,7 @@
 #define KEYS 8
 #define CELLS (FILES * SECTORS + KEYS) /* the keys come last */
 #define STATES 120
-#define ROUNDS 24
+#define ROUNDS 12
 
 struct cell {
 	int64_t state[STATES]; /* stamps, 0: nothing there */
@@ -114,9 +114,16 @@ static int step_flush(void)
 
 static int step_read(void)
 {
-	unsigned i = (unsigned)rnd(CELLS);
+	unsigned i = (unsigned)rnd(CELLS), k;
+	int64_t seen = cell_seen(i);
 
-	ck_assert_int_eq(cell_seen(i), cell_last(&cells[i]));
+	for (k = 0; k < 2 && seen == -1; k++) {
+		if (mirror.leg[k] && !media_fault_is_cut(mirror.rig[k].fault[0]))
+			break;
+	}
+	if (k == 2)
+		return -EIO; /* no leg has power: the background work was first to meet it */
+	ck_assert_int_eq(seen, cell_last(&cells[i]));
 	return 0;
 }
 

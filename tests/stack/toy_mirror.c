@@ -73,6 +73,18 @@ static int mirror_lost(struct mirror *m, unsigned i)
 
 typedef int (*mirror_fn)(struct flash *leg, void *arg);
 
+/* No space just now: gives the leg's GC a turn. */
+static bool mirror_room(struct mirror *m, struct flash *leg)
+{
+	struct flash_stats before, after;
+
+	leg->ops->stats(leg, &before);
+	rig_step(&m->rig[leg == m->leg[1]]);
+	leg->ops->stats(leg, &after);
+	return before.gc_runs != after.gc_runs || before.checkpoints != after.checkpoints ||
+	       before.erases != after.erases;
+}
+
 static int mirror_each(struct mirror *m, mirror_fn fn, void *arg)
 {
 	bool failed[2] = {false, false};
@@ -82,7 +94,8 @@ static int mirror_each(struct mirror *m, mirror_fn fn, void *arg)
 	for (i = 0; i < 2; i++) {
 		if (!m->leg[i])
 			continue;
-		r = fn(m->leg[i], arg);
+		while ((r = fn(m->leg[i], arg)) == -ENOSPC && mirror_room(m, m->leg[i]))
+			;
 		mirror_power(m);
 		failed[i] = r == -EIO;
 		done += r == 0;
@@ -201,6 +214,43 @@ int64_t mirror_get(struct mirror *m, uint64_t key)
 	return rig_get(m->leg[0] ? m->leg[0] : m->leg[1], key);
 }
 
+static int mirror_leg_trim(struct mirror *m, struct flash *leg, uint64_t file, uint64_t sector,
+			   uint64_t count, uint64_t stamp)
+{
+	int r;
+
+	while ((r = leg->ops->trim(leg, file, sector, count, stamp)) == -ENOSPC &&
+	       mirror_room(m, leg))
+		;
+	mirror_power(m);
+	return r;
+}
+
+static int mirror_leg_put(struct mirror *m, struct flash *leg, enum flash_ctl kind,
+			  const uint8_t key[FLASH_CTL_KEY], const void *value, size_t len,
+			  uint64_t stamp)
+{
+	int r;
+
+	while ((r = leg->ops->ctl_put(leg, kind, key, value, len, stamp)) == -ENOSPC &&
+	       mirror_room(m, leg))
+		;
+	mirror_power(m);
+	return r;
+}
+
+static int mirror_leg_clean(struct mirror *m, struct flash *leg, uint64_t file, uint64_t sector,
+			    uint64_t stamp)
+{
+	int r;
+
+	while ((r = leg->ops->mark_clean(leg, file, sector, 1, stamp)) == -ENOSPC &&
+	       mirror_room(m, leg))
+		;
+	mirror_power(m);
+	return r;
+}
+
 struct mirror_pass { /* from one leg to the other */
 	struct mirror *m;
 	struct flash *from, *to;
@@ -227,8 +277,10 @@ static int mirror_copy(struct mirror *m, struct flash *to, uint64_t file, uint64
 	struct flash_write w = {.file = file, .sector = sector, .count = 1, .len = FLASH_SECTOR,
 				.data = buf, .stamp = stamp, .epoch = s->epoch,
 				.dirty = s->flags & FLASH_DIRTY};
-	int r = to->ops->write(to, &w);
+	int r;
 
+	while ((r = to->ops->write(to, &w)) == -ENOSPC && mirror_room(m, to))
+		;
 	m->copied++;
 	mirror_power(m);
 	return r;
@@ -237,13 +289,12 @@ static int mirror_copy(struct mirror *m, struct flash *to, uint64_t file, uint64
 static int mirror_pass_trim(void *arg, const struct flash_extent *e)
 {
 	struct mirror_pass *p = arg;
-	int r = p->to->ops->trim(p->to, e->file, e->sector, e->count, e->stamp);
 
-	mirror_power(p->m);
-	return r;
+	return mirror_leg_trim(p->m, p->to, e->file, e->sector, e->count, e->stamp);
 }
 
-/* Brings what `from` has of these sectors to `to`, where it is newer. */
+/* Brings what `from` has of these sectors to `to`, where it is newer. Of the same bytes, clean ones
+ * are so on both: whoever marked them had brought them to the backing. */
 static int mirror_pass_data(void *arg, const struct flash_extent *e)
 {
 	struct mirror_pass *p = arg;
@@ -261,7 +312,9 @@ static int mirror_pass_data(void *arg, const struct flash_extent *e)
 		if (b.stamp < a.stamp)
 			r = mirror_copy(p->m, p->to, e->file, s, buf, &a, a.stamp);
 		else if (b.flags & FLASH_DIRTY && !(a.flags & FLASH_DIRTY))
-			r = p->to->ops->mark_clean(p->to, e->file, s, 1, a.stamp);
+			r = mirror_leg_clean(p->m, p->to, e->file, s, a.stamp);
+		else if (a.flags & FLASH_DIRTY && !(b.flags & FLASH_DIRTY))
+			r = mirror_leg_clean(p->m, p->from, e->file, s, a.stamp);
 	}
 	return r;
 }
@@ -279,11 +332,10 @@ static int mirror_pass_ctl(void *arg, const uint8_t key[FLASH_CTL_KEY], const vo
 	if (r < 0 && r != -ENOENT)
 		return r;
 	if (there < stamp)
-		r = p->to->ops->ctl_put(p->to, p->kind, key, value, len, stamp);
-	else if (r == -ENOENT) /* a deletion, newer */
-		r = p->from->ops->ctl_put(p->from, p->kind, key, NULL, 0, there);
-	mirror_power(p->m);
-	return r;
+		return mirror_leg_put(p->m, p->to, p->kind, key, value, len, stamp);
+	if (r == -ENOENT) /* a deletion, newer */
+		return mirror_leg_put(p->m, p->from, p->kind, key, NULL, 0, there);
+	return 0;
 }
 
 static int mirror_walks(struct mirror_pass *p, enum flash_kind kind,
@@ -339,8 +391,8 @@ static int mirror_restamp(struct mirror_pass *p, uint64_t file, uint64_t sector)
 	if (r < 0)
 		return r;
 	if (!a.flags) {
-		r = stale->ops->trim(stale, file, sector, 1, stamp);
-		return r < 0 ? r : live->ops->trim(live, file, sector, 1, stamp);
+		r = mirror_leg_trim(m, stale, file, sector, 1, stamp);
+		return r < 0 ? r : mirror_leg_trim(m, live, file, sector, 1, stamp);
 	}
 	/* The stale leg first: were the live one first and the power went, the stale leg could not
 	 * tell this state from a newer one. It is not live yet, so either order is safe. */
@@ -377,10 +429,9 @@ static int mirror_stale_data(void *arg, const struct flash_extent *e)
 	for (s = e->sector; s < e->sector + e->count && r == 0; s++) {
 		r = mirror_sector(p->from, e->file, s, buf, &a);
 		if (r == 0 && !a.flags)
-			r = p->to->ops->trim(p->to, e->file, s, 1, e->stamp);
+			r = mirror_leg_trim(p->m, p->to, e->file, s, 1, e->stamp);
 		else if (r == 0 && a.stamp < e->stamp)
 			r = mirror_restamp(p, e->file, s);
-		mirror_power(p->m);
 	}
 	return r;
 }
@@ -392,9 +443,8 @@ static int mirror_both_put(struct mirror_pass *p, const uint8_t key[FLASH_CTL_KE
 	int r;
 
 	p->m->restamped++;
-	r = p->to->ops->ctl_put(p->to, p->kind, key, value, len, stamp);
-	mirror_power(p->m);
-	return r < 0 ? r : p->from->ops->ctl_put(p->from, p->kind, key, value, len, stamp);
+	r = mirror_leg_put(p->m, p->to, p->kind, key, value, len, stamp);
+	return r < 0 ? r : mirror_leg_put(p->m, p->from, p->kind, key, value, len, stamp);
 }
 
 /* A record of the stale leg. Here `from` is the stale one. */
@@ -432,9 +482,7 @@ static int mirror_live_ctl(void *arg, const uint8_t key[FLASH_CTL_KEY], const vo
 		return mirror_both_put(p, key, value, len);
 	if (r < 0 && r != -ENOENT)
 		return r;
-	r = there < stamp ? p->to->ops->ctl_put(p->to, p->kind, key, value, len, stamp) : 0;
-	mirror_power(p->m);
-	return r;
+	return there < stamp ? mirror_leg_put(p->m, p->to, p->kind, key, value, len, stamp) : 0;
 }
 
 /* Invariant 3. */

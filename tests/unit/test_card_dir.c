@@ -23,6 +23,12 @@ static void setup(void)
 	snprintf(dir, sizeof(dir), "%s/card", scratch);
 }
 
+static void setup_fast(void)
+{
+	rig_fast_scratch();
+	setup();
+}
+
 static void teardown(void)
 {
 	scratch_remove(scratch);
@@ -505,20 +511,23 @@ END_TEST
 int main(void)
 {
 	Suite *s = suite_create("card_dir");
-	TCase *t = tcase_create("card_dir");
+	TCase *disk = tcase_create("disk"), *memory = tcase_create("memory");
 
-	tcase_set_timeout(t, 120);
-	tcase_add_checked_fixture(t, setup, teardown);
-	tcase_add_test(t, format_open_describe);
-	tcase_add_test(t, an_open_card_flushes_once);
-	tcase_add_test(t, format_refuses);
-	tcase_add_test(t, open_refuses_and_changes_nothing);
-	tcase_add_test(t, a_second_user_is_told_the_first);
-	tcase_add_test(t, format_on_a_full_filesystem_leaves_nothing);
-	tcase_add_test(t, recover_without_any_map);
-	tcase_add_test(t, records_survive_the_loss_of_any_controller);
-	tcase_add_test(t, devices_with_contents_are_refused);
-	tcase_add_test(t, a_formatted_card_can_be_read_only);
-	suite_add_tcase(s, t);
+	tcase_set_timeout(disk, 120);
+	tcase_add_checked_fixture(disk, setup, teardown);
+	tcase_add_test(disk, format_open_describe);
+	tcase_add_test(disk, an_open_card_flushes_once);
+	tcase_add_test(disk, recover_without_any_map);
+	tcase_add_test(disk, devices_with_contents_are_refused);
+	suite_add_tcase(s, disk);
+	tcase_set_timeout(memory, 120);
+	tcase_add_checked_fixture(memory, setup_fast, teardown);
+	tcase_add_test(memory, format_refuses);
+	tcase_add_test(memory, open_refuses_and_changes_nothing);
+	tcase_add_test(memory, a_second_user_is_told_the_first);
+	tcase_add_test(memory, format_on_a_full_filesystem_leaves_nothing);
+	tcase_add_test(memory, records_survive_the_loss_of_any_controller);
+	tcase_add_test(memory, a_formatted_card_can_be_read_only);
+	suite_add_tcase(s, memory);
 	return unit_main(s);
 }
