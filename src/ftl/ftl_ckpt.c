@@ -544,6 +544,7 @@ int ftl_ckpt_erase(struct ftl *f)
 	}
 	if (n && !err)
 		ftl_tomb_retire(f);
+	lock_cond_broadcast(&f->cond);
 	lock_release(&f->lock);
 	return err;
 }

@@ -168,15 +168,16 @@ int ftl_ctl_put(struct ftl *f, unsigned kind, const uint8_t *key, const void *va
 		return -EINVAL;
 	memcpy(k.key, key, sizeof(k.key));
 	lock_acquire(&f->lock);
-	ftl_log_throttle(f);
-	err = ftl_ctl_find(f, &k, &old, NULL);
-	if (!err && old.stamp > stamp)
-		goto out;
-	if (!err || err == -ENOENT)
-		err = ftl_ctl_append(f, FTL_FOR_CTL, &k, err ? NULL : &old, &m, value,
-				     FTL_POS_NONE);
+	do {
+		ftl_log_throttle(f);
+		err = ftl_ctl_find(f, &k, &old, NULL);
+		if (!err && old.stamp > stamp)
+			break;
+		if (!err || err == -ENOENT)
+			err = ftl_ctl_append(f, FTL_FOR_CTL, &k, err ? NULL : &old, &m, value,
+					     FTL_POS_NONE);
+	} while (err == -ENOSPC && ftl_gc_wait(f));
 	ftl_log_write_ready(f);
-out:
 	lock_release(&f->lock);
 	return err;
 }

@@ -28,6 +28,7 @@
 #define GC_LEAST(f) ((f)->geom.logical / 16) /* worth a round */
 #define GC_RETRY_NS NS_PER_S
 #define GC_RETRY_ROUNDS 8
+#define GC_WAIT_NS (10 * NS_PER_S) /* for control records */
 #define GC_SLACK (8 * FTL_BLOCK) /* padding at flushes and ends of chunks */
 
 struct gc_drop { /* in ftl.dropped */
@@ -45,6 +46,19 @@ void ftl_gc_spent(struct ftl *f)
 {
 	f->gc_best = f->nfree + f->npending;
 	f->gc_futile = 0;
+}
+
+bool ftl_gc_wait(struct ftl *f)
+{
+	uint64_t until = clock_mono_ns() + GC_WAIT_NS, erases = f->c.erases;
+
+	/* Unlike data, what frees space is worth waiting for, if anybody is at work. */
+	while (f->running && !f->failed && !f->gc_stuck && f->c.erases == erases) {
+		ftl_kick(f);
+		if (!lock_cond_wait_until(&f->cond, &f->lock, until))
+			return false;
+	}
+	return f->c.erases != erases;
 }
 
 void ftl_gc_unstick(struct ftl *f)
@@ -261,6 +275,7 @@ static struct ftl_eb *gc_choose(struct ftl *f, struct gc *g)
 		if ((!eb && !(starved && f->npending)) || f->gc_futile > 2 * f->geom.ebs) {
 			f->gc_stuck = true;
 			f->gc_stuck_since = clock_mono_ns();
+			lock_cond_broadcast(&f->cond);
 			eb = NULL;
 		}
 	}

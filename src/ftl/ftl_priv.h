@@ -560,6 +560,8 @@ int ftl_ckpt_spill(struct ftl *f);
 /* One victim. 1: something was freed, 0: nothing to do, or an error. No lock held. */
 int ftl_gc_round(struct ftl *f);
 bool ftl_gc_wanted(struct ftl *f); /* lock held */
+/* Lock held, dropped meanwhile: waits for the background thread to free an EB; false: it will not. */
+bool ftl_gc_wait(struct ftl *f);
 void ftl_gc_spent(struct ftl *f); /* lock held: a host stream opened an EB */
 void ftl_gc_retry(struct ftl *f, bool now); /* lock held: a write met -ENOSPC */
 void ftl_gc_unstick(struct ftl *f); /* lock held: something died or was cleaned */

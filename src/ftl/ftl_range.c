@@ -102,16 +102,20 @@ int ftl_range_log(struct ftl *f, unsigned type, uint64_t file, uint64_t first, u
 	if (!count || first > FLASH_SECTOR_MAX)
 		return -EINVAL;
 	lock_acquire(&f->lock);
-	ftl_log_throttle(f);
-	while (f->freezing)
-		lock_cond_wait(&f->cond, &f->lock);
+	do {
+		ftl_log_throttle(f);
+		while (f->freezing)
+			lock_cond_wait(&f->cond, &f->lock);
+		err = ftl_range_append(f, FTL_FOR_CTL, &k, stamp, FTL_POS_NONE);
+	} while (err == -ENOSPC && ftl_gc_wait(f));
+	if (err) {
+		lock_release(&f->lock);
+		return err;
+	}
 	f->busy++;
-	err = ftl_range_append(f, FTL_FOR_CTL, &k, stamp, FTL_POS_NONE);
-	if (!err && type == FTL_REC_TRIM)
-		f->c.trims++;
+	f->c.trims += type == FTL_REC_TRIM;
 	lock_release(&f->lock);
-	if (!err)
-		err = ftl_range_apply(f, type, file, first, count, stamp);
+	err = ftl_range_apply(f, type, file, first, count, stamp);
 	lock_acquire(&f->lock);
 	if (!--f->busy && f->freezing)
 		lock_cond_broadcast(&f->cond);

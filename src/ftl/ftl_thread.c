@@ -31,15 +31,17 @@ int ftl_thread_round(struct ftl *f)
 	bool gc, due;
 	int err = 0, done = 0;
 
-	lock_acquire(&f->lock);
-	if (!f->running)
-		ftl_gc_retry(f, true);
-	gc = ftl_gc_wanted(f);
-	lock_release(&f->lock);
-	if (gc) {
-		err = ftl_gc_round(f);
-		done = err > 0;
-	}
+	do {
+		lock_acquire(&f->lock);
+		if (!f->running)
+			ftl_gc_retry(f, true);
+		gc = ftl_gc_wanted(f);
+		lock_release(&f->lock);
+		if (gc)
+			err = ftl_gc_round(f);
+		done |= gc && err > 0;
+		/* Several victims share a checkpoint. */
+	} while (gc && err > 0 && f->running);
 	if (err >= 0)
 		err = thread_footers(f);
 	if (err)

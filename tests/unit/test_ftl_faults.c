@@ -398,7 +398,7 @@ END_TEST
 /* ---- several threads ---- */
 
 #define THREADS 4
-#define THREAD_OPS 250
+#define THREAD_OPS 800
 
 struct worker {
 	struct rig *r;
