@@ -5,7 +5,8 @@ AM_TESTS_ENVIRONMENT = \
 	GILD='$(abs_top_builddir)/src/tools/gild'; export GILD; \
 	GILDFS='$(abs_top_builddir)/src/tools/gildfs'; export GILDFS; \
 	BUILD='$(abs_top_builddir)'; export BUILD; \
-	SRC='$(abs_top_srcdir)'; export SRC;
+	SRC='$(abs_top_srcdir)'; export SRC; \
+	CK_TIMEOUT_MULTIPLIER=10; export CK_TIMEOUT_MULTIPLIER;
 
 cli_tests = tests/cli/options.sh tests/cli/slowdisk.sh
 lint_tests = tests/lint/layers.sh tests/lint/sizes.sh tests/lint/manual.sh
