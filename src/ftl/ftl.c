@@ -307,6 +307,9 @@ static int open_clean(struct ftl *f)
 		return 0;
 	lock_acquire(&f->ckpt_lock);
 	err = ftl_ckpt_super(f, f->super.checkpoint, false);
+	/* Both: if one rots, the other must not say clean. */
+	if (!err)
+		err = ftl_ckpt_super(f, f->super.checkpoint, false);
 	if (!err)
 		err = ftl_ckpt_erase(f);
 	lock_release(&f->ckpt_lock);

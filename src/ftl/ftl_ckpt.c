@@ -52,6 +52,16 @@ uint32_t ftl_ckpt_crc(void *s, size_t len, uint32_t *field)
 	return crc;
 }
 
+uint32_t ftl_ckpt_crc_key(const void *key, size_t key_len, void *s, size_t len, uint32_t *field)
+{
+	uint32_t crc;
+
+	*field = 0;
+	crc = hash_crc32c(hash_crc32c(0, key, key_len), s, len);
+	*field = crc;
+	return crc;
+}
+
 static void ckpt_row(const struct ftl_eb *eb, struct ckpt_row *r)
 {
 	memset(r, 0, sizeof(*r));
@@ -95,6 +105,7 @@ static void ckpt_state(struct ftl *f, struct ftl_state *s)
 	s->volume_sectors = f->volume_sectors;
 	s->volume_dirty = f->volume_dirty;
 	s->ctl_records = f->ctl_records;
+	s->ctl_deletions = f->ctl_deletions;
 	s->c = f->c;
 	s->c.checkpoints++;
 	s->c.host_reads += atomic_load(&f->a_reads);
@@ -198,23 +209,31 @@ static int ckpt_del(struct meta_txn *t, unsigned table, const void *key, size_t 
 
 static int ckpt_put_lines(struct meta_txn *t, const struct ckpt *k)
 {
+	struct ftl_extent x[FLASH_LINE_SECTORS];
 	int err = 0;
 
 	for (size_t i = 0; i < k->nlines && !err; i++) {
 		const struct ftl_line *l = k->lines[i];
 		uint64_t key[2] = {htobe64(l->file), htobe64(l->line)};
+		size_t len = l->n * sizeof(*x);
 
-		if (l->n)
-			err = meta_put(t, FTL_T_MAP, key, sizeof(key), l->x, l->n * sizeof(*l->x));
-		else
+		if (!l->n) {
 			err = ckpt_del(t, FTL_T_MAP, key, sizeof(key));
+			continue;
+		}
+		memcpy(x, l->x, len);
+		ftl_ckpt_crc_key(key, sizeof(key), x, len, &x[0].crc);
+		err = meta_put(t, FTL_T_MAP, key, sizeof(key), x, len);
 	}
 	return err;
 }
 
 static int ckpt_put_ctls(struct meta_txn *t, const struct ckpt *k)
 {
-	uint8_t buf[sizeof(struct ftl_ctlmeta) + FLASH_CTL_VALUE];
+	struct {
+		struct ftl_ctlmeta m;
+		uint8_t value[FLASH_CTL_VALUE];
+	} v;
 	int err = 0;
 
 	for (size_t i = 0; i < k->nctls && !err; i++) {
@@ -224,10 +243,10 @@ static int ckpt_put_ctls(struct meta_txn *t, const struct ckpt *k)
 			err = ckpt_del(t, FTL_T_CTL, &e->key, sizeof(e->key));
 			continue;
 		}
-		memcpy(buf, &e->m, sizeof(e->m));
-		memcpy(buf + sizeof(e->m), e->value, e->m.len);
-		err = meta_put(t, FTL_T_CTL, &e->key, sizeof(e->key), buf,
-			       sizeof(e->m) + e->m.len);
+		v.m = e->m;
+		memcpy(v.value, e->value, e->m.len);
+		ftl_ckpt_crc_key(&e->key, sizeof(e->key), &v, sizeof(v.m) + v.m.len, &v.m.crc);
+		err = meta_put(t, FTL_T_CTL, &e->key, sizeof(e->key), &v, sizeof(v.m) + v.m.len);
 	}
 	return err;
 }
@@ -237,14 +256,15 @@ static int ckpt_put_tombs(struct meta_txn *t, const struct ftl_overlay *o)
 	int err = 0;
 
 	for (size_t i = 0; i < o->ntombs && !err; i++) {
-		uint64_t v[2] = {o->tombs[i].pos, o->tombs[i].stamp};
+		struct ftl_tombvalue v = {.pos = o->tombs[i].pos, .stamp = o->tombs[i].stamp};
 		uint8_t key[25];
 
 		ftl_tomb_key(&o->tombs[i].key, key);
-		if (v[0] == FTL_POS_NONE)
+		ftl_ckpt_crc_key(key, sizeof(key), &v, sizeof(v), &v.crc);
+		if (v.pos == FTL_POS_NONE)
 			err = ckpt_del(t, FTL_T_TOMBS, key, sizeof(key));
 		else
-			err = meta_put(t, FTL_T_TOMBS, key, sizeof(key), v, sizeof(v));
+			err = meta_put(t, FTL_T_TOMBS, key, sizeof(key), &v, sizeof(v));
 	}
 	return err;
 }

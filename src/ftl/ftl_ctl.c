@@ -32,17 +32,23 @@ static struct ftl_ctlent *ctl_overlay_find(struct ftl_overlay *o, const struct f
 static int ctl_read_table(struct ftl *f, const struct ftl_ctlkey *k, struct ftl_ctlmeta *m,
 			  void *value)
 {
-	uint8_t buf[sizeof(*m) + FLASH_CTL_VALUE];
-	size_t len = sizeof(buf);
-	int err = meta_get(f->meta, FTL_T_CTL, k, sizeof(*k), buf, &len);
+	struct {
+		struct ftl_ctlmeta m;
+		uint8_t value[FLASH_CTL_VALUE];
+	} v;
+	size_t len = sizeof(v);
+	int err = meta_get(f->meta, FTL_T_CTL, k, sizeof(*k), &v, &len);
 
 	if (err == -ENOENT)
 		return err;
-	if (!err && len >= sizeof(*m)) {
-		memcpy(m, buf, sizeof(*m));
-		if (m->len == len - sizeof(*m)) {
+	if (!err && len >= sizeof(*m) && v.m.len == len - sizeof(*m)) {
+		uint32_t crc = v.m.crc;
+
+		if (ftl_ckpt_crc_key(k, sizeof(*k), &v, len, &v.m.crc) == crc) {
+			*m = v.m;
+			m->crc = 0;
 			if (value)
-				memcpy(value, buf + sizeof(*m), m->len);
+				memcpy(value, v.value, m->len);
 			return 0;
 		}
 	}
@@ -82,6 +88,7 @@ static void ctl_account_old(struct ftl *f, const struct ftl_ctlmeta *old)
 
 	if (old->deleted) {
 		ftl_eb_sub_tomb(f, old->pos, bytes);
+		f->ctl_deletions--;
 		return;
 	}
 	ftl_eb_sub(f, old->pos, bytes, old->stamp);
@@ -110,8 +117,12 @@ int ftl_ctl_set(struct ftl *f, const struct ftl_ctlkey *k, const struct ftl_ctlm
 		ctl_account_old(f, old);
 	if (!gone) {
 		ftl_eb_add(f, m->pos, ftl_ctl_bytes(m->len));
-		if (!m->deleted)
+		if (m->deleted) {
+			f->ctl_deletions++;
+			ftl_tomb_pressure(f, m->stamp);
+		} else {
 			f->ctl_records++;
+		}
 	}
 	ftl_changed(f);
 	return 0;
@@ -335,6 +346,28 @@ int ftl_ctl_each(struct ftl *f,
 		free(g.v);
 	}
 	return err;
+}
+
+static int ctl_retire_one(void *arg, const struct ftl_ctlkey *k, const struct ftl_ctlmeta *was)
+{
+	struct ftl_ctlmeta old, m;
+	struct ftl *f = arg;
+	int err;
+
+	if (!was->deleted)
+		return 0;
+	lock_acquire(&f->lock);
+	err = ftl_ctl_find(f, k, &old, NULL);
+	m = old;
+	if (!err && old.deleted && old.stamp < ftl_eb_min_dead(f))
+		err = ftl_ctl_set(f, k, &old, &m, NULL, true);
+	lock_release(&f->lock);
+	return err == -ENOENT ? 0 : err;
+}
+
+int ftl_ctl_retire(struct ftl *f)
+{
+	return ftl_ctl_each(f, ctl_retire_one, f);
 }
 
 struct ctl_rescue {

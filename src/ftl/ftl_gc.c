@@ -28,6 +28,7 @@
 #define GC_LEAST(f) ((f)->geom.logical / 16) /* worth a round */
 #define GC_RETRY_NS NS_PER_S
 #define GC_RETRY_ROUNDS 8
+#define GC_TOMBS_TURN 4 /* with too many tombstones, every so many rounds are for them */
 #define GC_WAIT_NS (10 * NS_PER_S) /* for control records */
 #define GC_SLACK (8 * FTL_BLOCK) /* padding at flushes and ends of chunks */
 
@@ -260,30 +261,46 @@ static int gc_victim(struct ftl *f, struct gc *g)
 	return err ? err : 1;
 }
 
+/* Lock held: a victim for space, or NULL. */
+static struct ftl_eb *gc_choose_space(struct ftl *f)
+{
+	struct ftl_eb *eb;
+	bool starved;
+
+	if (f->nfree + f->npending >= f->space.low_water || f->gc_stuck)
+		return NULL;
+	eb = gc_pick(f, &starved);
+	if (eb && f->gc_futile <= 2 * f->geom.ebs)
+		return eb;
+	/* Starved: all that are worth it are too full for the room there is; the checkpoint that is
+	 * due makes more. */
+	if (eb || !(starved && f->npending)) {
+		f->gc_stuck = true;
+		f->gc_stuck_since = clock_mono_ns();
+		lock_cond_broadcast(&f->cond);
+	}
+	return NULL;
+}
+
 /* Lock held. NULL: nothing to do for now. */
 static struct ftl_eb *gc_choose(struct ftl *f, struct gc *g)
 {
 	struct ftl_eb *eb = NULL;
-	bool starved;
 
 	if (f->failed)
 		return NULL;
 	g->min_dead = ftl_eb_min_dead(f);
-	g->tombs = false;
-	if (f->nfree + f->npending < f->space.low_water && !f->gc_stuck) {
-		eb = gc_pick(f, &starved);
-		if ((!eb && !(starved && f->npending)) || f->gc_futile > 2 * f->geom.ebs) {
-			f->gc_stuck = true;
-			f->gc_stuck_since = clock_mono_ns();
-			lock_cond_broadcast(&f->cond);
-			eb = NULL;
-		}
-	}
-	if (!eb && f->gc_tombs) {
+	g->tombs = f->gc_tombs && f->c.gc_runs % GC_TOMBS_TURN == 0;
+	if (g->tombs)
 		eb = gc_pick_oldest(f);
-		g->tombs = true;
-	}
-	return eb;
+	if (eb)
+		return eb;
+	g->tombs = false;
+	eb = gc_choose_space(f);
+	if (eb || !f->gc_tombs)
+		return eb;
+	g->tombs = true;
+	return gc_pick_oldest(f);
 }
 
 /* Lock held: one victim is done with. `err` 0: too little to gain. */
@@ -309,10 +326,17 @@ static int gc_round_locked(struct ftl *f)
 	if (!g.s)
 		return -ENOMEM;
 	while (!err) {
+		bool tombs;
+
 		lock_acquire(&f->lock);
+		tombs = f->gc_tombs;
 		g.eb = gc_choose(f, &g);
+		tombs &= !f->gc_tombs;
 		lock_release(&f->lock);
-		if (!g.eb)
+		/* Nothing old is dead any more: deletions that lie elsewhere may go, too. */
+		if (tombs && f->ctl_deletions)
+			err = ftl_ctl_retire(f);
+		if (!g.eb || err)
 			break;
 		err = gc_victim(f, &g);
 		lock_acquire(&f->lock);

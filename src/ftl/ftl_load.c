@@ -142,6 +142,7 @@ int ftl_ckpt_load(struct ftl *f)
 	f->volume_sectors = s.volume_sectors;
 	f->volume_dirty = s.volume_dirty;
 	f->ctl_records = s.ctl_records;
+	f->ctl_deletions = s.ctl_deletions;
 	f->c = s.c;
 	err = meta_count(f->meta, FTL_T_EBS) == f->geom.ebs ? 0 : -EUCLEAN;
 	if (!err)

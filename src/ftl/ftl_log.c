@@ -84,6 +84,12 @@ static void log_end_chunk(struct ftl *f, struct ftl_head *h)
 
 	if (!c)
 		return;
+	if (!c->len) { /* the append it was made for failed */
+		h->chunk = NULL;
+		log_chunk_unlink(c);
+		ftl_log_unref(f, c);
+		return;
+	}
 	end = ftl_round(c->len, FTL_BLOCK);
 	pad = end - c->len;
 	memset(c->buf + c->len, 0, pad);
@@ -151,6 +157,7 @@ static int log_open_eb(struct ftl *f, enum ftl_stream s, enum ftl_class cls)
 	ftl_eb_set_seq(f, eb, f->next_seq++);
 	ftl_eb_set_state(f, eb, EB_OPEN);
 	eb->min_dead = UINT64_MAX;
+	eb->first_lsn = f->next_lsn;
 	eb->end_lsn = UINT64_MAX;
 	eb->max_stamp = eb->host_bytes = eb->gc_bytes = eb->pad_bytes = 0;
 	eb->records = 0;

@@ -126,14 +126,19 @@ static int map_read_table(struct ftl *f, uint64_t file, uint64_t line, struct ft
 	uint64_t key[2] = {htobe64(file), htobe64(line)};
 	size_t len = sizeof(v->x);
 	int err = meta_get(f->meta, FTL_T_MAP, key, sizeof(key), v->x, &len);
+	uint32_t crc;
 
 	v->n = 0;
 	if (err == -ENOENT)
 		return 0;
 	if (!err) {
 		v->n = (unsigned)(len / sizeof(v->x[0]));
-		if (len % sizeof(v->x[0]) || !ftl_map_check(v->x, v->n))
+		crc = v->x[0].crc;
+		if (len % sizeof(v->x[0]) ||
+		    ftl_ckpt_crc_key(key, sizeof(key), v->x, len, &v->x[0].crc) != crc ||
+		    !ftl_map_check(v->x, v->n))
 			err = -EUCLEAN;
+		v->x[0].crc = 0;
 	}
 	if (err) {
 		v->n = 0;

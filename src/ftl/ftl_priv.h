@@ -160,7 +160,7 @@ struct ftl_eb {
 	uint64_t live;      /* bytes of records that map, tombstones or control table refer to */
 	uint64_t waste;     /* of those, what dead sectors of partly live records take */
 	uint64_t min_dead;  /* invariant 3 */
-	uint64_t end_lsn;   /* above every record's */
+	uint64_t first_lsn, end_lsn; /* of its records: >= first (0: not known), < end */
 	uint64_t age;       /* ftl.clock when it was closed */
 	uint64_t max_stamp;
 	uint64_t host_bytes, gc_bytes, pad_bytes;
@@ -206,7 +206,7 @@ struct ftl_extent { /* in LMDB as it is: a host-private format */
 	uint16_t valid, dirty; /* of the line's 16 sectors */
 	uint8_t first, count;  /* sectors of the line the record covers */
 	uint8_t flags, pad;
-	uint32_t pad2;
+	uint32_t crc;          /* in LMDB, in a line's first: of key and value; else 0 */
 };
 static_assert(sizeof(struct ftl_extent) == 40, "extent");
 
@@ -238,6 +238,7 @@ struct ftl_ctlmeta { /* head of a control record in LMDB, its value follows */
 	ftl_pos pos;
 	uint64_t stamp;
 	uint32_t len, deleted;
+	uint32_t crc, pad; /* in LMDB: of key, this and the value */
 };
 
 struct ftl_ctlent { /* one in an overlay */
@@ -268,6 +269,12 @@ struct ftl_tomb {
 	struct ftl_tomb *next, *prev; /* of the same file */
 };
 
+struct ftl_tombvalue { /* in LMDB */
+	ftl_pos pos;
+	uint64_t stamp;
+	uint32_t crc, pad;
+};
+
 struct ftl_tombchange {
 	struct ftl_tombkey key;
 	uint64_t stamp;
@@ -294,6 +301,7 @@ struct ftl_state { /* the one value of the state table */
 	uint32_t controller, ebs;
 	uint64_t checkpoint, next_lsn, next_seq, max_stamp, clock;
 	uint64_t live_sectors, dirty_sectors, volume_sectors, volume_dirty, ctl_records;
+	uint64_t ctl_deletions;
 	struct ftl_counters c;
 };
 
@@ -351,6 +359,7 @@ struct ftl {
 	bool gc_stuck;      /* no victim gains enough; cleared by any change */
 	uint64_t gc_stuck_since, gc_epoch;
 	uint64_t live_bytes, live_sectors, dirty_sectors, ctl_records;
+	uint64_t ctl_deletions; /* still kept */
 	uint64_t volume_sectors, volume_dirty; /* of those, the volume's */
 	enum flash_state health;
 	struct ftl_counters c;
@@ -476,6 +485,8 @@ void ftl_tomb_retire(struct ftl *f); /* those that have nothing to hold back any
 /* Sectors of a line's `mask` under a tombstone of this type with stamp >= `stamp`. */
 uint16_t ftl_tomb_cover(struct ftl *f, unsigned type, uint64_t file, uint64_t line, uint16_t mask,
 			uint64_t stamp);
+/* Lock held: one tombstone or deletion more. Too many: GC makes them superfluous. */
+void ftl_tomb_pressure(struct ftl *f, uint64_t stamp);
 void ftl_tomb_key(const struct ftl_tombkey *k, uint8_t out[25]);
 int ftl_tomb_list(struct ftl *f, struct ftl_tomb **out, size_t *n); /* sorted copy; caller frees */
 void ftl_tomb_destroy(struct ftl *f);
@@ -511,6 +522,8 @@ int ftl_ctl_set(struct ftl *f, const struct ftl_ctlkey *k, const struct ftl_ctlm
 int ftl_ctl_each(struct ftl *f,
 		 int (*fn)(void *arg, const struct ftl_ctlkey *k, const struct ftl_ctlmeta *m),
 		 void *arg);
+/* Removes the deletions that have nothing to hold back any more; no lock. */
+int ftl_ctl_retire(struct ftl *f);
 int ftl_ctl_rescue(struct ftl *f, uint64_t seq); /* logs again those of an EB; no lock */
 void ftl_ctl_thaw(struct ftl *f); /* as ftl_map_thaw */
 /* Lock held: appends the record and sets the entry. */
@@ -549,6 +562,8 @@ int ftl_ckpt_load(struct ftl *f); /* state, erase blocks, tombstones from LMDB *
 #define FTL_STATE_VERSION 1u
 /* Sets the crc `field` of a record that goes to LMDB; returns it. */
 uint32_t ftl_ckpt_crc(void *s, size_t len, uint32_t *field);
+/* The same for a keyed value. */
+uint32_t ftl_ckpt_crc_key(const void *key, size_t key_len, void *s, size_t len, uint32_t *field);
 /* ckpt_lock held: writes and flushes a superblock; erases PENDING EBs that may go. */
 int ftl_ckpt_super(struct ftl *f, uint64_t checkpoint, bool clean);
 int ftl_ckpt_erase(struct ftl *f);
@@ -612,7 +627,9 @@ int ftl_scan_footer(struct ftl *f, const struct ftl_eb *eb, struct ftl_media_ind
  * `out` with their records in the order of lsn, and those already there. */
 int ftl_replay_cut(struct ftl *f, const uint32_t *from, bool full, struct ftl_foundlist *out);
 int ftl_replay_apply(struct ftl *f, struct ftl_foundlist *l, bool full);
-void ftl_replay_close(struct ftl *f); /* OPEN EBs become CLOSED; lsns and sequences skip ahead */
+/* OPEN EBs become CLOSED; lsns and sequences skip ahead. `full`: further, past what several crashes
+ * that only the lost environment knew of may have used. */
+void ftl_replay_close(struct ftl *f, bool full);
 int ftl_replay_tail(struct ftl *f);
 
 #endif

@@ -44,6 +44,7 @@ static int recover_eb(struct ftl *f, struct ftl_eb *eb)
 	ftl_eb_set_seq(f, eb, h.seq);
 	ftl_eb_set_state(f, eb, EB_OPEN);
 	eb->stream = h.stream;
+	eb->first_lsn = h.first_lsn;
 	return ftl_scan_read(f, eb);
 }
 
@@ -64,7 +65,7 @@ static int recover_all(struct ftl *f)
 			 PRIu64 " of them dirty, %" PRIu64 " control records", f->super.controller,
 			 l.n, f->live_sectors, f->dirty_sectors, f->ctl_records);
 	free(l.v);
-	ftl_replay_close(f);
+	ftl_replay_close(f, true);
 	return err;
 }
 

@@ -34,6 +34,7 @@
 #include "ftl/ftl_priv.h"
 
 #define REPLAY_LSN_GAP (1ULL << 32)
+#define REPLAY_FULL 256 /* times as far */
 
 static int replay_cmp(const void *a, const void *b)
 {
@@ -205,6 +206,7 @@ static int replay_adopt(struct ftl *f, struct ftl_eb *eb, const struct ftl_media
 	eb->min_dead = UINT64_MAX;
 	eb->erase_count = h->erase_count;
 	eb->stream = h->stream;
+	eb->first_lsn = h->first_lsn;
 	eb->used = FTL_BLOCK;
 	eb->drops = false;
 	return 0;
@@ -352,7 +354,7 @@ static int replay_drop_clean(struct ftl *f)
 	return err;
 }
 
-void ftl_replay_close(struct ftl *f)
+void ftl_replay_close(struct ftl *f, bool full)
 {
 	lock_acquire(&f->lock);
 	for (uint32_t i = 0; i < f->geom.ebs; i++) {
@@ -366,8 +368,8 @@ void ftl_replay_close(struct ftl *f)
 		if (eb->footer)
 			ftl_eb_free_index(eb);
 	}
-	f->next_seq += f->geom.ebs + 1;
-	f->next_lsn += REPLAY_LSN_GAP;
+	f->next_seq += (f->geom.ebs + 1) * (full ? REPLAY_FULL : 1);
+	f->next_lsn += REPLAY_LSN_GAP * (full ? REPLAY_FULL : 1);
 	f->durable_lsn = f->next_lsn;
 	lock_release(&f->lock);
 }
@@ -404,7 +406,7 @@ int ftl_replay_tail(struct ftl *f)
 	if (!err)
 		err = replay_footers(f);
 	f->c.replayed_records += l.n;
-	ftl_replay_close(f);
+	ftl_replay_close(f, false);
 	if (!err)
 		log_info(FTL_MODULE, "controller %u: unclean stop: replayed %zu records after"
 			 " checkpoint %" PRIu64, f->super.controller, l.n, f->super.checkpoint);

@@ -147,7 +147,7 @@ static int scan_read(struct scan *s)
 
 		if (!p)
 			break;
-		if (ftl_media_get_record(p, s->seed, off, &h)) {
+		if (ftl_media_get_record(p, s->seed, off, &h) || h.lsn < s->eb->first_lsn) {
 			off = ftl_round((uint64_t)off + 1, FTL_BLOCK);
 			continue;
 		}
@@ -193,6 +193,8 @@ void ftl_scan_settle(struct ftl *f, struct ftl_eb *eb, uint64_t durable, uint64_
 		eb->used = x->offset + bytes;
 		if (x->lsn >= cut || (x->pad && x->lsn >= durable)) {
 			/* It never was. Should it come back all the same, tombstones are kept. */
+			if (x->stamp > f->max_stamp)
+				f->max_stamp = x->stamp;
 			if (x->type == FTL_REC_DATA || x->type == FTL_REC_CTL)
 				ftl_eb_sub(f, FTL_POS(eb->seq, x->offset), 0, x->stamp);
 			continue;

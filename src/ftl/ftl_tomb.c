@@ -98,6 +98,21 @@ static int tomb_note(struct ftl *f, const struct ftl_tombkey *k, uint64_t stamp,
 	return 0;
 }
 
+void ftl_tomb_pressure(struct ftl *f, uint64_t stamp)
+{
+	uint64_t n = f->tombs.count + f->ctl_deletions;
+
+	if (stamp > f->max_tomb_stamp)
+		f->max_tomb_stamp = stamp;
+	/* More than 1/64 of the space, or too much memory: GC turns to what they guard against. */
+	if (n % 64 || f->gc_tombs)
+		return;
+	if (n * TOMB_COST > f->geom.raw_bytes / 64 || f->tombs.count > TOMBS_MOST) {
+		f->gc_tombs = true;
+		ftl_kick(f);
+	}
+}
+
 static int tomb_insert(struct ftl *f, const struct ftl_tombkey *k, uint64_t stamp, ftl_pos pos)
 {
 	struct ftl_tombfile *o = tomb_file(f, k->file);
@@ -123,15 +138,7 @@ static int tomb_insert(struct ftl *f, const struct ftl_tombkey *k, uint64_t stam
 		t->next->prev = t;
 	o->tombs = t;
 	htab_insert(&f->tombs, &t->node, tomb_hash(k));
-	if (stamp > f->max_tomb_stamp)
-		f->max_tomb_stamp = stamp;
-	/* More than 1/64 of the space, or too much memory: GC turns to what they guard against. */
-	if (f->tombs.count % 64 == 0 &&
-	    (f->tombs.count * TOMB_COST > f->geom.raw_bytes / 64 || f->tombs.count > TOMBS_MOST) &&
-	    !f->gc_tombs) {
-		f->gc_tombs = true;
-		ftl_kick(f);
-	}
+	ftl_tomb_pressure(f, stamp);
 	return 0;
 }
 
@@ -294,21 +301,26 @@ static int tomb_load_one(void *arg, const struct meta_buf *key, const struct met
 {
 	struct tomb_loading *l = arg;
 	const uint8_t *p = key->data;
-	uint64_t be[3], v[2];
+	struct ftl_tombvalue v;
 	struct ftl_tombkey k;
+	uint64_t be[3];
+	uint32_t crc;
 
 	if (key->len != TOMB_KEY || value->len != sizeof(v) ||
 	    (p[0] != FTL_REC_TRIM && p[0] != FTL_REC_CLEAN))
 		return -EUCLEAN;
 	memcpy(be, p + 1, sizeof(be));
-	memcpy(v, value->data, sizeof(v));
+	memcpy(&v, value->data, sizeof(v));
+	crc = v.crc;
+	if (ftl_ckpt_crc_key(p, TOMB_KEY, &v, sizeof(v), &v.crc) != crc)
+		return -EUCLEAN;
 	k.type = p[0];
 	k.file = be64toh(be[0]);
 	k.first = be64toh(be[1]);
 	k.count = be64toh(be[2]);
 	if (!k.count || k.first > FLASH_SECTOR_MAX)
 		return -EUCLEAN;
-	return tomb_insert(l->f, &k, v[1], v[0]);
+	return tomb_insert(l->f, &k, v.stamp, v.pos);
 }
 
 int ftl_tomb_load(struct ftl *f)

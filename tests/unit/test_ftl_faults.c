@@ -350,6 +350,60 @@ static enum flash_verdict lost_reclaim(void *arg, uint64_t file, uint64_t line, 
 	return FLASH_DROP;
 }
 
+static int flip_value(void *arg, const struct meta_buf *key, const struct meta_buf *value)
+{
+	struct {
+		uint8_t key[META_KEY_MAX], value[4096];
+		size_t key_len, len;
+	} *v = arg;
+
+	memcpy(v->key, key->data, key->len);
+	memcpy(v->value, value->data, value->len);
+	v->key_len = key->len;
+	v->len = value->len;
+	return 1;
+}
+
+/* Any bit of an entry of the map or the control table: an error, never another version. */
+START_TEST(test_rotten_map)
+{
+	struct {
+		uint8_t key[META_KEY_MAX], value[4096];
+		size_t key_len, len;
+	} v;
+	uint8_t *buf = malloc(FLASH_LINE), ctl[FLASH_CTL_KEY] = {7}, out[8];
+	struct flash_sector st[16];
+	struct rig r;
+
+	rig_init(&r, 32, false);
+	faults_write(&r);
+	ck_assert_int_eq(ftl_checkpoint(r.f), 0);
+	for (unsigned table = 0; table < 2; table++) {
+		ck_assert_int_eq(meta_walk(r.meta, table, NULL, 0, flip_value, &v), 1);
+		for (unsigned bit = 0; bit < v.len * 8; bit += 13) {
+			size_t len = sizeof(out);
+			struct meta_txn *t;
+
+			v.value[bit / 8] ^= (uint8_t)(1 << bit % 8);
+			ck_assert_int_eq(meta_begin_write(r.meta, &t), 0);
+			ck_assert_int_eq(meta_put(t, table, v.key, v.key_len, v.value, v.len), 0);
+			ck_assert_int_eq(meta_commit(t), 0);
+			if (table == 0)
+				ck_assert_int_eq(r.f->ops->read(r.f, 5, 0, 16, 0, buf, st), -EIO);
+			else
+				ck_assert_int_eq(r.f->ops->ctl_get(r.f, 1, ctl, out, &len, NULL), -EIO);
+			v.value[bit / 8] ^= (uint8_t)(1 << bit % 8);
+			ck_assert_int_eq(meta_begin_write(r.meta, &t), 0);
+			ck_assert_int_eq(meta_put(t, table, v.key, v.key_len, v.value, v.len), 0);
+			ck_assert_int_eq(meta_commit(t), 0);
+		}
+	}
+	ck_assert_uint_eq(faults_check(&r), 0);
+	free(buf);
+	rig_done(&r);
+}
+END_TEST
+
 /* Dirty data whose record has rotted: GC keeps saying so, also after a recovery. */
 START_TEST(test_lost)
 {
@@ -520,6 +574,7 @@ int main(void)
 	tcase_add_test(t, test_flush_error);
 	tcase_add_test(t, test_read_error);
 	tcase_add_test(t, test_wrong_map);
+	tcase_add_test(t, test_rotten_map);
 	tcase_add_test(t, test_lost);
 	tcase_add_test(t, test_threads);
 	srunner_run_all(r, CK_ENV);
