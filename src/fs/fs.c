@@ -71,8 +71,6 @@ const struct fuse_lowlevel_ops fs_ops = {
 	.copy_file_range = fs_op_copy_file_range,
 };
 
-/* ---- creation ---- */
-
 static int fs_session_create(struct fs *f, const struct fs_options *o)
 {
 	struct fuse_args args = FUSE_ARGS_INIT(0, NULL);
@@ -139,7 +137,6 @@ int fs_create(struct fs **out, struct cache *c, struct stats *stats, const struc
 	f->cache = c;
 	f->stats = stats;
 	f->acl = o->acl;
-	f->readonly = o->readonly;
 	f->readers = o->readers ? o->readers : fs_default_readers();
 	fs_cache_limits(f);
 	lock_init(&f->lock, "fs", RANK_FS_TABLE);
@@ -177,8 +174,6 @@ void fs_destroy(struct fs *f)
 	free(f->mountpoint);
 	free(f);
 }
-
-/* ---- the connection ---- */
 
 static ssize_t fs_io_read(int fd, void *buf, size_t len, void *userdata)
 {
@@ -220,8 +215,6 @@ void fs_on_ready(struct fs *f, void (*fn)(void *arg), void *arg)
 	f->ready_fn = fn;
 	f->ready_arg = arg;
 }
-
-/* ---- running and stopping ---- */
 
 void fs_stop(struct fs *f)
 {

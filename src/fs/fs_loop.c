@@ -16,8 +16,8 @@
  * Going to the pool costs a thread switch, about 20 us, which is most of what a write or a miss on
  * a fast backing costs. So a reader runs what may block by itself while another reader is idle and
  * the backing has been quick lately: after a call that took longer than FS_QUICK_NS, none is run by
- * a reader for FS_PENALTY times as long (ten seconds at most). On a slow disk that is next to never, and with a hanging
- * backing one reader hangs and the others go on.
+ * a reader for FS_PENALTY times as long (ten seconds at most). On a slow disk that is next to never,
+ * and with a hanging backing one reader hangs and the others go on.
  *
  * Invariants:
  *   1. A request is answered exactly once: by the operation that did not call fs_defer(), or here
@@ -97,8 +97,6 @@ static void fs_reply_raw(struct fs *f, uint64_t unique, int err)
 		log_debug("fs", "a request was gone before it was refused: %m");
 }
 
-/* ---- a thread's own state ---- */
-
 void fs_thread_free(void *arg)
 {
 	struct fs_thread *t = arg;
@@ -140,8 +138,6 @@ bool fs_within(const struct fs_thread *t, const void *p, size_t len)
 
 	return at <= t->msg->len && len <= t->msg->len - at;
 }
-
-/* ---- serving ---- */
 
 static void fs_serve(struct fs_thread *t, struct fs_msg *m, bool nowait)
 {
@@ -283,8 +279,6 @@ static void fs_dispatch(struct fs_thread *t)
 	if (in.opcode == FUSE_INIT)
 		fs_after_init(f);
 }
-
-/* ---- readers ---- */
 
 /* Bytes read; 0 at the end of the connection or when told to stop; or an error. */
 static ssize_t fs_receive(struct fs *f, struct fs_msg *m)

@@ -61,7 +61,7 @@ struct fs {
 	struct cache *cache;
 	struct stats *stats;
 	struct fuse_session *session;
-	bool acl, exclusive, readonly;
+	bool acl, exclusive;
 	unsigned readers;
 	uint64_t nocap_ttl;
 	struct workq *pool;  /* what may block */
@@ -92,15 +92,13 @@ struct fs {
 
 extern const struct fuse_lowlevel_ops fs_ops;
 
-/* ---- fs_init.c ---- */
-
+/* fs_init.c */
 void fs_op_init(void *userdata, struct fuse_conn_info *conn);
 void fs_patch_init(struct fs *f, struct iovec *iov, int count);
 /* Raises the mount's read-ahead to FS_MAX_IO, which only root can and INIT cannot. */
 void fs_raise_readahead(const char *mountpoint);
 
-/* ---- fs_msg.c ---- */
-
+/* fs_msg.c */
 struct fs_msg *fs_msg_get_big(struct fs *f); /* NULL: too many, or no memory */
 struct fs_msg *fs_msg_copy(const struct fs_msg *from);
 void fs_msg_put(struct fs_msg *m);
@@ -108,8 +106,7 @@ void fs_msg_free_all(struct fs *f);
 char *fs_buffer_map(size_t len); /* huge pages if there are any; NULL: no memory */
 void fs_buffer_unmap(char *p, size_t len);
 
-/* ---- fs_loop.c ---- */
-
+/* fs_loop.c */
 /* The calling thread's state; NULL only if it could not be made (no memory). */
 struct fs_thread *fs_self(struct fs *f);
 void fs_thread_free(void *t);
@@ -126,15 +123,13 @@ static inline unsigned fs_flags(const struct fs_thread *t)
 /* Whether [p, p + len) is inside the message: libfuse does not check. */
 bool fs_within(const struct fs_thread *t, const void *p, size_t len);
 
-/* ---- fs_attr.c ---- */
-
+/* fs_attr.c */
 void fs_fill_entry(struct fuse_entry_param *e, struct cnode *n, const struct cache_attr *a);
 struct bcred fs_cred(fuse_req_t req);
 /* Answers with the new or found object `n`; its reference is dropped if the kernel did not take it. */
 void fs_reply_entry(struct fs *f, fuse_req_t req, struct cnode *n, const struct cache_attr *a);
 
-/* ---- fs_park.c ---- */
-
+/* fs_park.c */
 /* Whether the kernel will not drop changed pages by itself when it gets these attributes. */
 static inline bool fs_must_park(const struct fs *f, const struct cache_attr *a)
 {
@@ -149,13 +144,10 @@ void fs_park_attr(struct fs *f, fuse_req_t req, fuse_ino_t ino, const struct sta
 void fs_park_entry(struct fs *f, fuse_req_t req, const struct fuse_entry_param *e,
 		   uint64_t valid_ns);
 
-/* ---- fs_xattr.c ---- */
-
+/* fs_xattr.c */
 uint64_t fs_nocap_changes(struct fs *f);
 void fs_nocap_learn(struct fs *f, fuse_ino_t ino, uint64_t changes);
 void fs_nocap_forget(struct fs *f, fuse_ino_t ino);
-
-/* ---- operations ---- */
 
 static inline struct fs *fs_of(fuse_req_t req)
 {

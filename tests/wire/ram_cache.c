@@ -74,8 +74,6 @@ void ram_touch(struct cnode *n, bool data)
 		n->st.st_mtim = n->st.st_ctim;
 }
 
-/* ---- names ---- */
-
 static uint64_t ram_hash(struct cnode *dir, const char *name)
 {
 	return hash_mix64(hash_64(name, strlen(name)) ^ dir->st.st_ino);
@@ -125,8 +123,6 @@ void ram_drop_name(struct cache *c, struct ram_dent *d)
 	ram_release(c, d->object);
 	free(d);
 }
-
-/* ---- objects ---- */
 
 struct cnode *ram_new(struct cache *c, mode_t mode)
 {
@@ -212,8 +208,6 @@ uint64_t ram_references(struct cache *c)
 	pthread_mutex_unlock(&c->lock);
 	return n;
 }
-
-/* ---- making and removing ---- */
 
 /* 1: there was one, and `excl` was not set. */
 static int ram_make(struct cache *c, struct cnode *dir, const char *name, mode_t mode,
@@ -346,8 +340,6 @@ int cache_rename(struct cache *c, struct cnode *from, const char *name, struct c
 	pthread_mutex_unlock(&c->lock);
 	return err;
 }
-
-/* ---- life ---- */
 
 struct cache *ram_cache_open(enum cache_coherence coherence)
 {

@@ -28,8 +28,6 @@ uint64_t backing_ino(const struct bnode *n)
 	return ((const struct cnode *)n)->st.st_ino;
 }
 
-/* ---- attributes ---- */
-
 int cache_getattr(struct cache *c, struct cnode *n, struct cache_attr *out, unsigned flags)
 {
 	int err = ram_enter(c, flags);
@@ -82,8 +80,6 @@ int backing_statfs(struct backing *b, struct statvfs *out)
 	out->f_namemax = 255;
 	return 0;
 }
-
-/* ---- bytes ---- */
 
 int ram_resize(struct cnode *n, uint64_t size)
 {
@@ -218,8 +214,6 @@ ssize_t backing_readlink(struct backing *b, struct bnode *bn, char *buf, size_t 
 	return (ssize_t)(size < len ? size : len);
 }
 
-/* ---- xattrs ---- */
-
 static struct ram_xattr **ram_xattr_find(struct cnode *n, const char *name)
 {
 	struct ram_xattr **x = &n->xattrs;
@@ -297,8 +291,6 @@ int cache_setxattr(struct cache *c, struct cnode *n, const char *name, const voi
 	pthread_mutex_unlock(&c->lock);
 	return 0;
 }
-
-/* ---- directories: a handle is a copy of the listing ---- */
 
 struct bdir {
 	size_t count;

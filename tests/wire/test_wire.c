@@ -25,8 +25,6 @@ static void stop_clean(struct wire *w)
 	ck_assert(wire_stop(w));
 }
 
-/* ---- INIT and what is refused for good ---- */
-
 START_TEST(init_flags)
 {
 	static const struct fs_options with_acl = { .readers = 1, .acl = true };
@@ -115,8 +113,6 @@ START_TEST(open_without_zero_message_support)
 	stop_clean(w);
 }
 END_TEST
-
-/* ---- entries and attributes; with _i 1 the reader must not block, so the pool answers ---- */
 
 START_TEST(lookup_getattr)
 {
@@ -220,8 +216,6 @@ START_TEST(statfs)
 	stop_clean(w);
 }
 END_TEST
-
-/* ---- names ---- */
 
 START_TEST(create_and_race)
 {
@@ -330,8 +324,6 @@ START_TEST(forget_counts)
 	stop_clean(w);
 }
 END_TEST
-
-/* ---- data ---- */
 
 START_TEST(reading)
 {

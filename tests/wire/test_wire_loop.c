@@ -26,8 +26,6 @@ static void stop_clean(struct wire *w)
 	ck_assert(wire_stop(w));
 }
 
-/* ---- listings ---- */
-
 static uint64_t open_dir(struct wire *w, uint64_t node)
 {
 	struct fuse_open_in in = { 0 };
@@ -132,8 +130,6 @@ START_TEST(listing)
 }
 END_TEST
 
-/* ---- xattrs ---- */
-
 static int get_xattr(struct wire *w, uint64_t node, const char *name, uint32_t size)
 {
 	struct fuse_getxattr_in in = { .size = size };
@@ -210,8 +206,6 @@ START_TEST(no_capability_is_remembered)
 }
 END_TEST
 
-/* ---- changes found ---- */
-
 START_TEST(changed_invalidates)
 {
 	struct wire *w = wire_start(CACHE_TTL, &plain, true);
@@ -255,8 +249,6 @@ START_TEST(changed_invalidates)
 	stop_clean(w);
 }
 END_TEST
-
-/* ---- a backing that hangs ---- */
 
 #define HUNG 40
 
@@ -307,8 +299,6 @@ START_TEST(hits_while_backing_hangs)
 	stop_clean(w);
 }
 END_TEST
-
-/* ---- many at once ---- */
 
 #define STORM_THREADS 4
 #define STORM_REQUESTS 3000
@@ -454,8 +444,6 @@ START_TEST(storm)
 	free(s);
 }
 END_TEST
-
-/* ---- garbage, and the end ---- */
 
 START_TEST(garbage)
 {
