@@ -271,13 +271,27 @@ static void come_back_again(void)
 
 static void round_blackout(void)
 {
+	unsigned i = (unsigned)rnd(2);
+
 	mirror.together = true;
 	arm((unsigned)rnd(2), 60);
 	if (!work(40))
 		work(1);
 	mirror.together = false;
 	blackout();
-	come_back(false);
+	if (rnd(2)) {
+		come_back(false);
+		return;
+	}
+	/* One leg is not to be found, and the user starts the other. The first may hold changes that
+	 * the other lost: they were never flushed, and must not come up later. */
+	mirror.unplugged[i] = mirror.forced = true;
+	ck_assert_ok(mirror_open(&mirror));
+	mirror.unplugged[i] = mirror.forced = false;
+	check_all(false);
+	ck_assert(!work((unsigned)rnd(20)));
+	ck_assert_ok(mirror_attach(&mirror, i));
+	check_all(true);
 }
 
 /* Leg i loses its power alone, the other goes on. */

@@ -17,7 +17,8 @@
  *    ahead. Where the stale leg is ahead, it has what was never acknowledged as durable while the
  *    live leg's older state was served: that state gets a new stamp on both legs. Only then the
  *    record names it live again.
- * 4. One leg alone is used only if its record does not name the other live.
+ * 4. One leg alone is used only if its record does not name the other live, or by the user's word;
+ *    then its record is changed so first.
  * 5. Stamps start above all that either leg has seen, plus a gap.
  */
 #include <config.h>
@@ -587,9 +588,9 @@ static int mirror_judge(struct mirror *m, const struct array_member member[2], b
 	if (!m->leg[0] || !m->leg[1]) {
 		i = m->leg[1] != NULL;
 		m->member = member[i];
-		if (member[i].live & 1U << !i)
-			return -ESTALE; /* invariant 4 */
-		return member[i].live & 1U << i ? 0 : -ESTALE;
+		if (member[i].live == 1U << i)
+			return 0;
+		return m->forced ? mirror_raise(m, 1U << i) : -ESTALE; /* invariant 4 */
 	}
 	newest = member[1].generation > member[0].generation;
 	m->member = member[newest];

@@ -13,6 +13,7 @@
 struct mirror {
 	struct rig rig[2];
 	bool unplugged[2];       /* not to be found at opening */
+	bool forced;             /* the user says: what is not to be found did not go on without us */
 	bool together;           /* when one leg's power goes so does the other's, at that call */
 	struct flash *leg[2];    /* NULL: not in use */
 	struct array_member member; /* of the live legs; index is not used */
@@ -24,7 +25,7 @@ struct mirror {
 void mirror_make(struct mirror *m, uint64_t seed);
 void mirror_destroy(struct mirror *m);
 /* Both cards that are plugged in; makes them equal. -ESTALE: one alone, and it does not know whether
- * the other went on without it. -EIO: the power went again. */
+ * the other went on without it (unless forced). -EIO: the power went again. */
 int mirror_open(struct mirror *m);
 int mirror_close(struct mirror *m);
 /* A leg that was lost is back: brings it up to date while the other is in use. */

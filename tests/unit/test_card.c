@@ -301,6 +301,40 @@ START_TEST(the_card_goes_on_without_a_controller)
 }
 END_TEST
 
+START_TEST(that_a_controller_is_out_is_durable_before_the_answer)
+{
+	struct flash_health h;
+	struct flash *one;
+	unsigned i;
+
+	open_card(4, false);
+	ck_assert_ok(rig_write(rig.card, 7, 0, 256, 200, false));
+	ck_assert_ok(rig.card->ops->flush(rig.card));
+	/* It fails out of the card's sight; the card meets that in a trim, which needs no flush. */
+	one = rig_controller(&rig, 1);
+	ck_assert_ok(rig_write(one, 8, line_of(1, 8) * 16, 1, 500, false));
+	media_fault_kill(rig.fault[1], true);
+	ck_assert_int_eq(one->ops->flush(one), -EIO);
+	ck_assert_ok(rig.card->ops->trim(rig.card, 7, line_of(1, 7) * 16, 1, 501));
+	for (i = 0; i < 4; i++)
+		media_fault_cut_at(rig.fault[i], media_fault_calls(rig.fault[i]) + 1);
+	rig_close(&rig);
+	media_fault_kill(rig.fault[1], false);
+	for (i = 0; i < 4; i++) {
+		media_fault_event(rig.fault[i]);
+		media_fault_restore(rig.fault[i], MEDIA_KEEP_NONE);
+		media_fault_cut_at(rig.fault[i], 0);
+	}
+	ck_assert_ok(rig_open(&rig));
+	rig.card->ops->health(rig.card, &h);
+	ck_assert_int_eq(h.state, FLASH_DEGRADED);
+	ck_assert_int_eq(rig_read(rig.card, 7, line_of(1, 7) * 16), -1);
+	ck_assert_int_eq(rig_read(rig.card, 7, line_of(2, 7) * 16), 200);
+	ck_assert_ok(rig_close(&rig));
+	rig_destroy(&rig);
+}
+END_TEST
+
 START_TEST(lost_dirty_sectors_fail_every_later_flush)
 {
 	struct flash *f;
@@ -388,6 +422,7 @@ int main(void)
 	tcase_add_test(t, a_flush_of_the_card_is_one_media_flush);
 	tcase_add_test(t, statistics_are_sums);
 	tcase_add_test(t, the_card_goes_on_without_a_controller);
+	tcase_add_test(t, that_a_controller_is_out_is_durable_before_the_answer);
 	tcase_add_test(t, lost_dirty_sectors_fail_every_later_flush);
 	tcase_add_test(t, with_both_copies_gone_a_record_is_not_absent);
 	tcase_add_test(t, nobody_left_means_every_update_fails);

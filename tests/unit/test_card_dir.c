@@ -444,6 +444,83 @@ START_TEST(records_survive_the_loss_of_any_controller)
 }
 END_TEST
 
+START_TEST(recover_takes_back_what_is_out_of_use)
+{
+	struct flash_health h;
+	struct flash *card;
+
+	ck_assert_ok(format(CARD_SIZE, 0, false));
+	ck_assert_ok(open_card(&card));
+	fill(card);
+	ck_assert_ok(card->ops->flush(card));
+	ck_assert_ok(say(card_out(card_of(card), 2))); /* as if it had failed an update */
+	ck_assert_ok(card->ops->close(card));
+	ck_assert_ok(say(open_card(&card)));
+	ck_assert_has(said, "controller 2 is out of use");
+	card->ops->health(card, &h);
+	ck_assert_int_eq(h.state, FLASH_DEGRADED);
+	ck_assert_ok(card->ops->close(card));
+	ck_assert_ok(say(card_recover(dir)));
+	ck_assert_has(said, "controller 2 is emptied");
+	ck_assert_ok(open_card(&card));
+	card->ops->health(card, &h);
+	ck_assert_int_eq(h.state, FLASH_OK);
+	ck_assert_ok(card->ops->close(card));
+	check_filled(1U << 2);
+	ck_assert_ok(card_recover(dir)); /* the old log of that controller is really gone */
+	check_filled(1U << 2);
+}
+END_TEST
+
+static struct flash *shared_card;
+static _Atomic uint64_t shared_stamp;
+
+static void *user_thread(void *arg)
+{
+	uint64_t file = (uintptr_t)arg, i;
+
+	for (i = 0; i < 60; i++) {
+		ck_assert_ok(rig_write(shared_card, file, i * 5, 5, ++shared_stamp, i % 2));
+		ck_assert_ok(rig_put(shared_card, file * 100 + i % 10, ++shared_stamp, 100));
+		if (i % 7 == 0)
+			ck_assert_ok(shared_card->ops->trim(shared_card, file, i * 5, 1,
+							    ++shared_stamp));
+		if (i % 3 == 0)
+			ck_assert_ok(shared_card->ops->flush(shared_card));
+	}
+	return NULL;
+}
+
+START_TEST(threads_use_one_card)
+{
+	struct card_options o = {.ftl = {.background = true}};
+	pthread_t t[4];
+	uint64_t i, s;
+
+	ck_assert_ok(format(CARD_SIZE, 0, false));
+	ck_assert_ok(card_open(&shared_card, dir, &o));
+	for (i = 0; i < 4; i++)
+		ck_assert_ok(pthread_create(&t[i], NULL, user_thread, (void *)(uintptr_t)(i + 1)));
+	for (i = 0; i < 4; i++)
+		ck_assert_ok(pthread_join(t[i], NULL));
+	ck_assert_ok(shared_card->ops->close(shared_card));
+	ck_assert_ok(card_open(&shared_card, dir, &o));
+	for (i = 0; i < 4; i++) {
+		for (s = 0; s < 300; s++) {
+			int64_t got = rig_read(shared_card, i + 1, s);
+
+			if (s % 35)
+				ck_assert_int_gt(got, 0);
+			else
+				ck_assert_int_eq(got, 0);
+		}
+		for (s = 0; s < 10; s++)
+			ck_assert_int_gt(rig_get(shared_card, (i + 1) * 100 + s), 0);
+	}
+	ck_assert_ok(shared_card->ops->close(shared_card));
+}
+END_TEST
+
 START_TEST(devices_with_contents_are_refused)
 {
 	struct card_format f = {0};
@@ -518,6 +595,7 @@ int main(void)
 	tcase_add_test(disk, format_open_describe);
 	tcase_add_test(disk, an_open_card_flushes_once);
 	tcase_add_test(disk, recover_without_any_map);
+	tcase_add_test(disk, threads_use_one_card);
 	tcase_add_test(disk, devices_with_contents_are_refused);
 	suite_add_tcase(s, disk);
 	tcase_set_timeout(memory, 120);
@@ -526,6 +604,7 @@ int main(void)
 	tcase_add_test(memory, open_refuses_and_changes_nothing);
 	tcase_add_test(memory, a_second_user_is_told_the_first);
 	tcase_add_test(memory, format_on_a_full_filesystem_leaves_nothing);
+	tcase_add_test(memory, recover_takes_back_what_is_out_of_use);
 	tcase_add_test(memory, records_survive_the_loss_of_any_controller);
 	tcase_add_test(memory, a_formatted_card_can_be_read_only);
 	suite_add_tcase(s, memory);
