@@ -479,7 +479,8 @@ bool ftl_ckpt_due(struct ftl *f, uint64_t now)
 		return false;
 	return f->log_bytes >= bytes ||
 	       f->cur->lines.count + f->cur->ctl.count + f->cur->ntombs >= lines ||
-	       (f->npending && f->nfree < f->space.low_water) ||
+	       (f->npending && f->nfree < f->space.low_water &&
+		(!ftl_gc_wanted(f) || f->nfree <= f->space.reserve_gc + f->space.reserve_ctl)) ||
 	       (f->changed_since && now >= f->changed_since + CKPT_SECONDS * NS_PER_S);
 }
 

@@ -22,6 +22,7 @@ void ftl_space(const struct ftl_geom *g, uint32_t op_percent, struct ftl_space *
 	out->reserve_gc = 2;
 	out->reserve_ctl = share;
 	out->low_water = out->reserve_gc + out->reserve_ctl + share;
+	out->high_water = out->low_water + share;
 	ebs = g->ebs - out->low_water - FTL_STREAMS;
 	out->usable = ebs * payload / record * FLASH_SECTOR / (100 + op_percent) * 100;
 }

@@ -3,7 +3,8 @@
  * Garbage collection: which erase block, and when to give up. What happens to its records is in
  * ftl_gc_move.c.
  *
- * GC runs while FREE and PENDING EBs together are fewer than the low water mark. A round takes one
+ * GC begins when FREE and PENDING EBs together are fewer than the low water mark, and ends at the
+ * high one, so that several victims share a checkpoint. A round takes one
  * CLOSED victim, by cost and benefit: age * (1 - u) / 2u, u = live / size. It must fit: all its live
  * bytes into the relocation stream's open EB and the FREE ones (GC may use the last), so a round that
  * begins also ends. When every record is moved, dropped or retired the EB is PENDING; a checkpoint
@@ -37,10 +38,18 @@ struct gc_drop { /* in ftl.dropped */
 	uint64_t file, line, seq;
 };
 
+bool ftl_gc_short(struct ftl *f)
+{
+	uint32_t have = f->nfree + f->npending;
+
+	f->gc_filling = have < (f->gc_filling ? f->space.high_water : f->space.low_water);
+	return f->gc_filling;
+}
+
 bool ftl_gc_wanted(struct ftl *f)
 {
 	return !f->failed && !f->opt.readonly &&
-	       (f->gc_tombs || (!f->gc_stuck && f->nfree + f->npending < f->space.low_water));
+	       (f->gc_tombs || (!f->gc_stuck && ftl_gc_short(f)));
 }
 
 void ftl_gc_spent(struct ftl *f)
@@ -267,7 +276,7 @@ static struct ftl_eb *gc_choose_space(struct ftl *f)
 	struct ftl_eb *eb;
 	bool starved;
 
-	if (f->nfree + f->npending >= f->space.low_water || f->gc_stuck)
+	if (f->gc_stuck || !ftl_gc_short(f))
 		return NULL;
 	eb = gc_pick(f, &starved);
 	if (eb && f->gc_futile <= 2 * f->geom.ebs)

@@ -94,7 +94,8 @@ int ftl_geom_write(const struct ftl_geom *g, struct media *m, uint32_t eb, uint3
 		   const void *buf, uint32_t len);
 
 struct ftl_space { /* what a geometry leaves (ftl_format.c) */
-	uint32_t reserve_gc, reserve_ctl, low_water;
+	uint32_t reserve_gc, reserve_ctl;
+	uint32_t low_water, high_water; /* GC begins below and ends at */
 	uint64_t usable;
 };
 
@@ -353,6 +354,7 @@ struct ftl {
 
 	flash_reclaim_fn reclaim;
 	void *reclaim_arg;
+	bool gc_filling;    /* below the high water mark on the way up */
 	bool gc_tombs;      /* too many tombstones: make them retire */
 	uint32_t gc_best;   /* most FREE and PENDING EBs seen since a host stream took one, .. */
 	unsigned gc_futile; /* .. and rounds since that gained none */
@@ -575,6 +577,7 @@ int ftl_ckpt_spill(struct ftl *f);
 /* One victim. 1: something was freed, 0: nothing to do, or an error. No lock held. */
 int ftl_gc_round(struct ftl *f);
 bool ftl_gc_wanted(struct ftl *f); /* lock held */
+bool ftl_gc_short(struct ftl *f); /* lock held: space is short, whether or not GC can help */
 /* Lock held, dropped meanwhile: waits for the background thread to free an EB; false: it will not. */
 bool ftl_gc_wait(struct ftl *f);
 void ftl_gc_spent(struct ftl *f); /* lock held: a host stream opened an EB */
