@@ -326,6 +326,13 @@ int ftl_ckpt_super(struct ftl *f, uint64_t checkpoint, bool clean)
 	return 0;
 }
 
+void ftl_ckpt_bounds(struct ftl *f, const struct ftl_state *s)
+{
+	f->super.lsn = s->next_lsn;
+	f->super.seq = s->next_seq;
+	f->super.stamp = s->max_stamp;
+}
+
 static void ckpt_thaw(struct ftl *f)
 {
 	struct ftl_overlay *o;
@@ -416,6 +423,7 @@ static int ckpt_run_locked(struct ftl *f, bool clean)
 		goto out;
 	}
 	ckpt_drop_frozen(f);
+	ftl_ckpt_bounds(f, &k.state);
 	err = ftl_ckpt_super(f, k.state.checkpoint, clean);
 	if (!err)
 		err = ftl_ckpt_erase(f);

@@ -59,6 +59,7 @@ static void format_super(const struct ftl_format *f, const struct ftl_geom *g,
 	s->volume_bytes = f->volume_bytes;
 	s->format_time = (uint64_t)time(NULL);
 	s->clean = 1;
+	s->lsn = s->seq = 1;
 }
 
 /* Every EB gets an ERASED header: the medium may hold another life of the same uuid. */

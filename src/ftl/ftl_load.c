@@ -133,6 +133,7 @@ int ftl_ckpt_load(struct ftl *f)
 	if (s.checkpoint != f->super.checkpoint)
 		f->super.clean = 0;
 	f->super.checkpoint = s.checkpoint;
+	ftl_ckpt_bounds(f, &s);
 	f->next_lsn = f->durable_lsn = s.next_lsn;
 	f->next_seq = s.next_seq;
 	f->max_stamp = s.max_stamp;

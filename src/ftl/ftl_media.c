@@ -70,7 +70,8 @@ static int media_check_eb(const void *block, struct ftl_media_eb *h)
 		return -EUCLEAN;
 	memcpy(h, block, sizeof(*h));
 	if (h->magic != FTL_MAGIC_EB || h->version != FTL_VERSION ||
-	    (h->state != FTL_EB_ERASED && h->state != FTL_EB_OPEN) || h->stream >= 256)
+	    (h->state != FTL_EB_ERASED && h->state != FTL_EB_OPEN) || h->stream >= 256 ||
+	    FTL_POS_SEQ(FTL_POS(h->seq, 0)) != h->seq)
 		return -EUCLEAN;
 	return 0;
 }

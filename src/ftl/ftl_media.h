@@ -69,8 +69,11 @@ struct ftl_media_super {
 	uint64_t volume_bytes;
 	uint64_t checkpoint;   /* number of the last durable checkpoint */
 	uint64_t format_time;  /* seconds since 1970 */
+	/* At that checkpoint: all lsns below were durable; first unused block sequence; highest stamp.
+	 * Erased EBs leave gaps among the lsns below, and take their sequences and stamps with them. */
+	uint64_t lsn, seq, stamp;
 };
-static_assert(sizeof(struct ftl_media_super) == 112, "media format");
+static_assert(sizeof(struct ftl_media_super) == 136, "media format");
 
 enum ftl_eb_media_state { FTL_EB_ERASED = 1, FTL_EB_OPEN = 2 };
 

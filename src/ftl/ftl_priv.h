@@ -319,7 +319,7 @@ struct ftl {
 	struct meta *meta;
 	struct ftl_options opt;
 	struct ftl_geom geom;
-	struct ftl_media_super super; /* `checkpoint` and `clean` under ckpt_lock */
+	struct ftl_media_super super; /* what checkpoints change in it: under ckpt_lock */
 	struct ftl_space space;
 	uint32_t chunk_bytes;
 
@@ -566,6 +566,8 @@ int ftl_ckpt_load(struct ftl *f); /* state, erase blocks, tombstones from LMDB *
 uint32_t ftl_ckpt_crc(void *s, size_t len, uint32_t *field);
 /* The same for a keyed value. */
 uint32_t ftl_ckpt_crc_key(const void *key, size_t key_len, void *s, size_t len, uint32_t *field);
+/* What the next superblock says of the log. */
+void ftl_ckpt_bounds(struct ftl *f, const struct ftl_state *s);
 /* ckpt_lock held: writes and flushes a superblock; erases PENDING EBs that may go. */
 int ftl_ckpt_super(struct ftl *f, uint64_t checkpoint, bool clean);
 int ftl_ckpt_erase(struct ftl *f);
@@ -630,6 +632,8 @@ int ftl_scan_footer(struct ftl *f, const struct ftl_eb *eb, struct ftl_media_ind
  * `out` with their records in the order of lsn, and those already there. */
 int ftl_replay_cut(struct ftl *f, const uint32_t *from, bool full, struct ftl_foundlist *out);
 int ftl_replay_apply(struct ftl *f, struct ftl_foundlist *l, bool full);
+/* Flushed records are missing, so any clean data may be older than what was acknowledged. */
+int ftl_replay_drop_clean(struct ftl *f);
 /* OPEN EBs become CLOSED; lsns and sequences skip ahead. `full`: further, past what several crashes
  * that only the lost environment knew of may have used. */
 void ftl_replay_close(struct ftl *f, bool full);

@@ -3,6 +3,9 @@
  * gild recover: everything from the log alone. All EBs are read (footers where there are), all
  * records applied in the order of their lsn (rules in ftl_replay.c), and a checkpoint made.
  *
+ * Where parts of the log are lost it cannot be told what is the newest version: clean data is dropped.
+ * Dirty data is kept, there is no other copy.
+ *
  * Differences to what was: clean lines that GC dropped may be back; counters begin anew, as only the
  * log's own are known. The superblock stays unclean, so that the next open says so: stamps that were
  * lost may be in use elsewhere.
@@ -22,12 +25,11 @@ static int recover_eb(struct ftl *f, struct ftl_eb *eb)
 
 	if (err == -ENOMEM)
 		return err;
-	if (err == -ENODATA)
-		return 0;
-	if (err) {
+	if (err) { /* all had one since the format */
 		log_error(FTL_MODULE, "controller %u: the header of erase block %u is lost (%s), and what"
 			  " it holds with it", f->super.controller, eb->index, strerror(-err));
 		f->c.media_errors++;
+		f->health = FLASH_DEGRADED;
 		return 0;
 	}
 	eb->erase_count = h.erase_count;
@@ -39,6 +41,7 @@ static int recover_eb(struct ftl *f, struct ftl_eb *eb)
 		log_error(FTL_MODULE, "controller %u: the header of erase block %u makes no sense",
 			  f->super.controller, eb->index);
 		f->c.media_errors++;
+		f->health = FLASH_DEGRADED;
 		return 0;
 	}
 	ftl_eb_set_seq(f, eb, h.seq);
@@ -53,13 +56,20 @@ static int recover_all(struct ftl *f)
 	struct ftl_foundlist l = {.v = NULL};
 	int err = 0;
 
-	f->next_lsn = f->next_seq = f->durable_lsn = 1;
+	f->next_lsn = f->durable_lsn = f->super.lsn;
+	f->next_seq = f->super.seq;
+	f->max_stamp = f->super.stamp;
 	for (uint32_t i = 0; i < f->geom.ebs && !err; i++)
 		err = recover_eb(f, &f->ebs[i]);
 	if (!err)
 		err = ftl_replay_cut(f, NULL, true, &l);
 	if (!err)
 		err = ftl_replay_apply(f, &l, true);
+	if (!err && f->health == FLASH_DEGRADED) {
+		log_error(FTL_MODULE, "controller %u: parts of the log are lost: all clean data is"
+			  " dropped, as it may be old", f->super.controller);
+		err = ftl_replay_drop_clean(f);
+	}
 	if (!err)
 		log_info(FTL_MODULE, "controller %u: recovered %zu records: %" PRIu64 " sectors, %"
 			 PRIu64 " of them dirty, %" PRIu64 " control records", f->super.controller,

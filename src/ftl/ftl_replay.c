@@ -153,6 +153,9 @@ static int replay_control(struct ftl *f, const struct ftl_found *r, struct ftl_s
 		log_error(FTL_MODULE, "controller %u: erase block %u + %u: a flushed control record"
 			  " is lost", f->super.controller, r->eb->index, r->x.offset);
 		f->c.media_errors++;
+		/* What it trimmed is nobody knows which clean data. */
+		if (r->x.type == FTL_REC_TRIM)
+			f->health = FLASH_DEGRADED;
 		return 0;
 	}
 	if (r->x.type == FTL_REC_TRIM || r->x.type == FTL_REC_CLEAN)
@@ -226,6 +229,14 @@ static int replay_gather(struct ftl *f, uint32_t *from)
 			err = ftl_scan_header(f, i, &h);
 			if (err == -ENOMEM || err == -EIO)
 				return err;
+			/* Every EB has had a header since it was formatted, so one has been lost, and
+			 * with it maybe the newest versions. The map knows what CLOSED ones hold. */
+			if (err && eb->state != EB_CLOSED) {
+				log_error(FTL_MODULE, "controller %u: the header of erase block %u is lost:"
+					  " all clean data is dropped", f->super.controller, i);
+				f->c.media_errors++;
+				f->health = FLASH_DEGRADED;
+			}
 			if (err || h.state != FTL_EB_OPEN || h.seq < first)
 				continue;
 			err = replay_adopt(f, eb, &h);
@@ -329,8 +340,7 @@ int ftl_replay_cut(struct ftl *f, const uint32_t *from, bool full, struct ftl_fo
 	return 0;
 }
 
-/* Flushed records are missing, so any clean data may be older than what was acknowledged. */
-static int replay_drop_clean(struct ftl *f)
+int ftl_replay_drop_clean(struct ftl *f)
 {
 	struct ftl_linekey from = {1, 0}, to = {UINT64_MAX, UINT64_MAX}, *keys;
 	size_t n;
@@ -402,7 +412,7 @@ int ftl_replay_tail(struct ftl *f)
 	if (!err)
 		err = ftl_replay_apply(f, &l, false);
 	if (!err && f->health == FLASH_DEGRADED)
-		err = replay_drop_clean(f);
+		err = ftl_replay_drop_clean(f);
 	if (!err)
 		err = replay_footers(f);
 	f->c.replayed_records += l.n;

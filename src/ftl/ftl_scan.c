@@ -26,6 +26,8 @@ struct scan {
 	uint32_t seed;
 	int err;
 	uint64_t durable; /* lsns below were flushed when some record was appended; 1 at least */
+	bool hole; /* something that is neither record nor padding .. */
+	uint64_t after_hole; /* .. lowest lsn behind one */
 	struct scan_rec {
 		struct ftl_media_index x;
 		bool good;
@@ -95,6 +97,7 @@ static void scan_fill(struct scan *s)
 		if (!err)
 			continue;
 		memset(s->buf + i, 0, FTL_BLOCK);
+		s->hole = true;
 		if (!s->f->tolerant) {
 			s->err = err;
 			return;
@@ -135,6 +138,17 @@ static int scan_add(struct scan *s, const struct ftl_media_record *h, uint32_t o
 	return 0;
 }
 
+/* From here to the end of the block there are only zeros. */
+static bool scan_padding(const uint8_t *p, uint32_t off)
+{
+	uint32_t n = FTL_BLOCK - off % FTL_BLOCK;
+
+	for (uint32_t i = 0; i < n && i < FTL_RECORD_HEADER; i++)
+		if (p[i])
+			return false;
+	return true;
+}
+
 static int scan_read(struct scan *s)
 {
 	uint32_t limit = ftl_eb_limit(s->f, 0), off = FTL_BLOCK;
@@ -148,12 +162,20 @@ static int scan_read(struct scan *s)
 		if (!p)
 			break;
 		if (ftl_media_get_record(p, s->seed, off, &h) || h.lsn < s->eb->first_lsn) {
+			s->hole |= !scan_padding(p, off);
 			off = ftl_round((uint64_t)off + 1, FTL_BLOCK);
 			continue;
 		}
+		/* Appending would have stopped before: nonsense with good CRCs. */
+		if (ftl_round((uint64_t)off + ftl_record_bytes(h.stored_len), FTL_BLOCK) >
+		    ftl_eb_limit(s->f, (uint32_t)s->n + 1))
+			break;
 		p = scan_window(s, off, FTL_RECORD_HEADER + h.stored_len);
 		if (!p)
 			break;
+		if (s->hole && h.lsn < s->after_hole)
+			s->after_hole = h.lsn;
+		s->hole = false;
 		good = ftl_media_payload_ok(&h, p + FTL_RECORD_HEADER);
 		err = scan_add(s, &h, off, good);
 		if (err)
@@ -218,13 +240,20 @@ void ftl_scan_settle(struct ftl *f, struct ftl_eb *eb, uint64_t durable, uint64_
 static int scan_raw(struct ftl *f, struct ftl_eb *eb)
 {
 	struct scan s = {
-		.f = f, .eb = eb, .durable = 1, .buf = aligned_alloc(FTL_BLOCK, SCAN_WINDOW),
+		.f = f, .eb = eb, .durable = 1, .after_hole = UINT64_MAX, .buf = aligned_alloc(FTL_BLOCK, SCAN_WINDOW),
 		.seed = ftl_media_seed(f->super.uuid, f->super.controller, eb->seq),
 	};
 	int err = s.buf ? scan_read(&s) : -ENOMEM;
 
 	if (!err)
 		err = scan_index_all(&s);
+	/* What was there was flushed. In the tail, gaps among the lsns tell. */
+	if (!err && f->tolerant && s.after_hole <= s.durable) {
+		log_error(FTL_MODULE, "controller %u: erase block %u: records are lost",
+			  f->super.controller, eb->index);
+		f->c.media_errors++;
+		f->health = FLASH_DEGRADED;
+	}
 	free(s.buf);
 	free(s.recs);
 	return err;

@@ -1,0 +1,169 @@
+/* SPDX-License-Identifier: BSD-2-Clause
+ *
+ * Recovery without the map where the log has gaps, rightly (erased blocks) or not (rot).
+ */
+#include <check.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "ftl/ftl_media.h"
+#include "ftl_rig.h"
+
+static uint64_t free_ebs(struct rig *r)
+{
+	struct flash_stats s;
+
+	r->f->ops->stats(r->f, &s);
+	return s.free_bytes / RIG_EB;
+}
+
+/* A line of one repeated byte: a record of 88 bytes. */
+static void write_const(struct rig *r, uint64_t file, uint64_t line, int byte, bool dirty)
+{
+	static uint8_t buf[FLASH_LINE];
+	struct flash_write w = {
+		.file = file, .sector = line * 16, .count = 16, .len = FLASH_LINE, .data = buf,
+		.stamp = r->stamp++, .epoch = 1, .dirty = dirty,
+	};
+
+	memset(buf, byte, sizeof(buf));
+	ck_assert_int_eq(r->f->ops->write(r->f, &w), 0);
+}
+
+/* -1: absent, -2: corrupt. */
+static int read_byte(struct rig *r, uint64_t file, uint64_t line)
+{
+	uint8_t buf[FLASH_SECTOR];
+	struct flash_sector st;
+
+	ck_assert_int_eq(r->f->ops->read(r->f, file, line * 16, 1, 0, buf, &st), 0);
+	if (!(st.flags & FLASH_PRESENT))
+		return -1;
+	return st.flags & FLASH_CORRUPT ? -2 : buf[0];
+}
+
+static void power_cut(struct rig *r)
+{
+	media_fault_cut_at(r->fault, media_fault_calls(r->fault) + 1);
+	media_fault_event(r->fault);
+	r->f->ops->close(r->f);
+	r->f = NULL;
+	media_fault_restore(r->fault, MEDIA_KEEP_NONE);
+	media_fault_cut_at(r->fault, 0);
+}
+
+static void recover(struct rig *r)
+{
+	rig_meta_lose(r);
+	ck_assert_int_eq(ftl_recover(r->media, r->meta), 0);
+	rig_open(r);
+}
+
+/* The last flush is not named by any record, and what it covered begins in an erase block that has
+ * gone: the rest must not be taken for writes after a gap. */
+START_TEST(test_gap_of_an_erased_block)
+{
+	uint64_t n = 0, line = 0;
+	struct rig r;
+
+	rig_init(&r, 16, true);
+	while (free_ebs(&r) > 16 - 10)
+		ck_assert_int_eq(rig_write(&r, 2, 16 * line++, 16, 3, false), 0);
+	ck_assert_int_eq(r.f->ops->flush(r.f), 0);
+	while (free_ebs(&r) > 16 - 12)
+		ck_assert_int_eq(rig_write(&r, 1, 16 * n++, 16, 3, false), 0);
+	for (uint64_t i = 0; i < n; i++)
+		write_const(&r, 1, i, 7, true);
+	ck_assert_uint_eq(free_ebs(&r), 4);
+	ck_assert_int_eq(r.f->ops->flush(r.f), 0);
+	ck_assert_int_eq(ftl_step(r.f), 0);
+	ck_assert_uint_gt(free_ebs(&r), 4);
+	power_cut(&r);
+	recover(&r);
+	for (uint64_t i = 0; i < n; i++)
+		ck_assert_int_eq(read_byte(&r, 1, i), 7);
+	rig_done(&r);
+}
+END_TEST
+
+/* Old and new versions of clean and dirty lines in two erase blocks; the newer block's header, or the
+ * record of a trim, rots beyond repair. Nothing old may come back as clean. */
+static void rotten(struct rig *r, unsigned eb, uint32_t off)
+{
+	for (unsigned i = 0; i < 6; i++)
+		media_fault_flip(r->fault, 8192 + (uint64_t)eb * RIG_EB + off + i, i);
+}
+
+START_TEST(test_lost_header)
+{
+	uint64_t line = 0;
+	struct rig r;
+
+	rig_init(&r, 16, true);
+	for (uint64_t i = 0; i < 8; i++)
+		write_const(&r, 1, i, 1, i % 2);
+	while (free_ebs(&r) > 14)
+		ck_assert_int_eq(rig_write(&r, 2, 16 * line++, 16, 3, false), 0);
+	for (uint64_t i = 0; i < 8; i++)
+		write_const(&r, 1, i, 2, i % 2);
+	ck_assert_int_eq(r.f->ops->flush(r.f), 0);
+	power_cut(&r);
+	rotten(&r, 1, 0);
+	if (_i)
+		recover(&r);
+	else
+		rig_open(&r);
+	for (uint64_t i = 0; i < 8; i += 2)
+		ck_assert_int_eq(read_byte(&r, 1, i), -1);
+	r.f->ops->close(r.f);
+	r.f = NULL;
+	rig_done(&r);
+}
+END_TEST
+
+START_TEST(test_lost_trim)
+{
+	struct rig r;
+
+	rig_init(&r, 16, true);
+	for (uint64_t i = 0; i < 4; i++)
+		write_const(&r, 1, i, 1, false);
+	ck_assert_int_eq(r.f->ops->trim(r.f, 1, 0, 16, r.stamp++), 0);
+	write_const(&r, 1, 5, 1, false);
+	ck_assert_int_eq(r.f->ops->flush(r.f), 0);
+	write_const(&r, 1, 6, 1, false);
+	ck_assert_int_eq(r.f->ops->flush(r.f), 0);
+	power_cut(&r);
+	/* Its payload, or its header: no footer names it. */
+	rotten(&r, 0, FTL_BLOCK + 4 * 88 + (_i & 1 ? 0 : FTL_RECORD_HEADER));
+	if (_i & 2)
+		recover(&r);
+	else
+		rig_open(&r);
+	ck_assert_int_eq(read_byte(&r, 1, 0), -1);
+	r.f->ops->close(r.f);
+	r.f = NULL;
+	rig_done(&r);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *s = suite_create("ftl recovery");
+	TCase *t = tcase_create("gaps");
+	SRunner *r = srunner_create(s);
+	int failed;
+
+	log_set_level(LOG_LV_ERROR);
+	suite_add_tcase(s, t);
+	tcase_set_timeout(t, 120);
+	tcase_add_test(t, test_gap_of_an_erased_block);
+	tcase_add_loop_test(t, test_lost_header, 0, 2);
+	tcase_add_loop_test(t, test_lost_trim, 0, 4);
+	srunner_run_all(r, CK_ENV);
+	failed = srunner_ntests_failed(r);
+	srunner_free(r);
+	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
