@@ -64,6 +64,9 @@ int backing_syncfs(struct backing *b);
  * get an identity of their own. "." and ".." are refused (-EINVAL). */
 int backing_lookup(struct backing *b, struct bnode *parent, const char *name, struct bnode **out,
 		   struct battr *attr);
+/* The same, but without ever waiting for a disk or a network: -EAGAIN where that cannot be known. */
+int backing_lookup_cached(struct backing *b, struct bnode *parent, const char *name,
+			  struct bnode **out, struct battr *attr);
 void backing_hold(struct bnode *n);
 void backing_put(struct backing *b, struct bnode *n);
 /* A bnode from a stored handle (backing_handle) without a path. -ESTALE, -EOPNOTSUPP, -EPERM. */
@@ -87,6 +90,7 @@ int backing_pin(struct backing *b, struct bnode *n);
 /* ---- attributes ---- */
 
 int backing_getattr(struct backing *b, struct bnode *n, struct battr *out);
+int backing_getattr_cached(struct backing *b, struct bnode *n, struct battr *out); /* or -EAGAIN */
 enum bset { BSET_MODE = 1, BSET_UID = 2, BSET_GID = 4, BSET_SIZE = 8, BSET_ATIME = 16,
 	    BSET_MTIME = 32, BSET_ATIME_NOW = 64, BSET_MTIME_NOW = 128 };
 /* Applies the members of `st` named in `set`, in the order owner, mode, size, times; *out is the

@@ -38,6 +38,18 @@ int backing_getattr(struct backing *b, struct bnode *n, struct battr *out)
 	return rc;
 }
 
+int backing_getattr_cached(struct backing *b, struct bnode *n, struct battr *out)
+{
+	struct bfile *f = n->fs->local ? bfile_get_open(b, n) : NULL;
+	int rc;
+
+	if (!f)
+		return -EAGAIN;
+	rc = bfile_getattr(n, f, out);
+	bfile_put(b, f);
+	return rc;
+}
+
 static int bset_owner(struct bfile *f, unsigned set, const struct stat *st)
 {
 	uid_t uid = set & BSET_UID ? st->st_uid : (uid_t)-1;

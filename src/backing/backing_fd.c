@@ -136,6 +136,25 @@ int bopen_at(struct backing *b, int dir, const char *name, int flags, mode_t mod
 	return fd;
 }
 
+int bopen_at_cached(int dir, const char *name)
+{
+#ifdef RESOLVE_CACHED
+	struct open_how how = {
+		.flags = O_PATH | O_CLOEXEC | O_NOFOLLOW,
+		.resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS |
+			   RESOLVE_NO_XDEV | RESOLVE_CACHED,
+	};
+	int fd = (int)syscall(SYS_openat2, dir, name, &how, sizeof(how));
+
+	/* What does not work by memory alone works, or fails for good, the other way. */
+	return fd >= 0 ? fd : errno == ENOENT ? -ENOENT : -EAGAIN;
+#else
+	(void)dir;
+	(void)name;
+	return -EAGAIN;
+#endif
+}
+
 const char *bfd_path(int fd, char *buf)
 {
 	snprintf(buf, PROC_FD_LEN, "/proc/self/fd/%d", fd);
@@ -524,6 +543,18 @@ static int bfile_upgrade(struct backing *b, struct bnode *n, struct bfile *base,
 	return 0;
 }
 
+struct bfile *bfile_get_open(struct backing *b, struct bnode *n)
+{
+	struct bfile *f;
+
+	lock_acquire(&b->lock);
+	f = n->file;
+	if (f)
+		bfile_use_locked(b, f);
+	lock_release(&b->lock);
+	return f;
+}
+
 int bfile_get(struct backing *b, struct bnode *n, unsigned want, struct bfile **out)
 {
 	struct bfile *f, *better;
@@ -534,11 +565,7 @@ int bfile_get(struct backing *b, struct bnode *n, unsigned want, struct bfile **
 			return -EROFS;
 		atomic_store_explicit(&n->fs->wrote, true, memory_order_relaxed);
 	}
-	lock_acquire(&b->lock);
-	f = n->file;
-	if (f)
-		bfile_use_locked(b, f);
-	lock_release(&b->lock);
+	f = bfile_get_open(b, n);
 	if (!f)
 		rc = breopen(b, n, &f);
 	if (rc == 0 && (f->mode & want) != want) {

@@ -56,6 +56,7 @@ enum {
 	BFS_XFS = 2,
 	BFS_NO_HANDLES = 4, /* handles hold numbers that are given out anew after a remount */
 	BFS_NO_OWNERS = 8,
+	BFS_LOCAL = 16, /* attributes of inodes in memory are had without waiting */
 };
 
 /* clang-format off */
@@ -63,12 +64,12 @@ static const struct bfs_kind {
 	uint32_t magic;
 	unsigned traits;
 } bfs_kinds[] = {
-	{0x0000ef53, BFS_FSID},                 /* ext2, ext3, ext4 */
-	{0x9123683e, BFS_FSID},                 /* btrfs */
-	{0x01021994, BFS_FSID},                 /* tmpfs */
+	{0x0000ef53, BFS_FSID | BFS_LOCAL},                 /* ext2, ext3, ext4 */
+	{0x9123683e, BFS_FSID | BFS_LOCAL},                 /* btrfs */
+	{0x01021994, BFS_FSID | BFS_LOCAL},                 /* tmpfs */
 	{0x2fc12fc1, BFS_FSID},                 /* ZFS */
 	{0xca451a4e, BFS_FSID},                 /* bcachefs */
-	{0x58465342, BFS_XFS},                  /* XFS */
+	{0x58465342, BFS_XFS | BFS_LOCAL},                  /* XFS */
 	{0x65735546, BFS_NO_HANDLES},           /* FUSE: a nodeid of its daemon */
 	{0x00004d44, BFS_NO_HANDLES | BFS_NO_OWNERS}, /* vfat */
 	{0x2011bab0, BFS_NO_HANDLES | BFS_NO_OWNERS}, /* exfat */
@@ -226,6 +227,7 @@ static int bfs_probe(struct backing *b, int fd, const struct stat *st, struct bf
 	fs->dev = st->st_dev;
 	fs->index = b->root ? 1 : 0; /* settled by bfs_add_locked */
 	fs->owners = !(traits & BFS_NO_OWNERS);
+	fs->local = traits & BFS_LOCAL;
 	if (!(traits & BFS_NO_HANDLES))
 		bfs_try_handles(fs, fd, b->root_fd);
 	if (fs->index == 0 && b->with_fsid) {

@@ -72,6 +72,36 @@ int backing_lookup(struct backing *b, struct bnode *parent, const char *name, st
 	return bname_intern(b, parent, name, fd, BFILE_PATH, seen, out, attr);
 }
 
+/* The descriptor is kept for directories only, which the next lookups need: many lookups end here,
+ * and few of them are followed by a call that needs the object's own. */
+int backing_lookup_cached(struct backing *b, struct bnode *parent, const char *name,
+			  struct bnode **out, struct battr *attr)
+{
+	struct bfile *dir;
+	struct bkey key;
+	uint64_t seen;
+	int rc, fd;
+
+	if (!parent->fs->local || !bname_valid(name) || !bnode_is_type(parent, S_IFDIR))
+		return -EAGAIN;
+	dir = bfile_get_open(b, parent);
+	if (!dir)
+		return -EAGAIN;
+	seen = bnode_renames(b);
+	fd = bopen_at_cached(dir->fd, name);
+	bfile_put(b, dir);
+	if (fd < 0)
+		return fd;
+	rc = bkey_read(b, fd, parent->fs, &key, attr);
+	if (rc == 0)
+		rc = bnode_intern(b, &key, parent, name, seen, out);
+	if (rc == 0 && bnode_is_type(*out, S_IFDIR))
+		bfile_attach(b, *out, fd, BFILE_PATH);
+	else
+		close(fd);
+	return rc;
+}
+
 struct bnew {
 	struct backing *b;
 	struct bnode *parent;

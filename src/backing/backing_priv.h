@@ -36,6 +36,7 @@ struct bfs {
 	bool stable;           /* `id` is the same after a remount */
 	bool handles;          /* handles name an object for as long as it exists */
 	bool owners;           /* stores owner and mode */
+	bool local;            /* statx of an object in memory does not wait for anything */
 	/* protected by backing.lock */
 	bool by_handle;        /* open_by_handle_at works, so far */
 	struct bnode *top;     /* some bnode on it, not held; NULL when there is none */
@@ -140,6 +141,8 @@ bool bname_valid(const char *name);
 
 /* openat2 of one component; EINTR and a lack of descriptors are dealt with. */
 int bopen_at(struct backing *b, int dir, const char *name, int flags, mode_t mode);
+/* By the kernel's memory of names alone, O_PATH; -EAGAIN where it does not know. */
+int bopen_at_cached(int dir, const char *name);
 /* A further descriptor of the object behind `fd`, with other flags. */
 int bopen_again(struct backing *b, int fd, int flags);
 bool bopen_retry(struct backing *b, int err);
@@ -147,6 +150,8 @@ bool bopen_retry(struct backing *b, int err);
 const char *bfd_path(int fd, char *buf);
 /* A descriptor of n that can do what `want` says, to be given back by bfile_put. */
 int bfile_get(struct backing *b, struct bnode *n, unsigned want, struct bfile **out);
+/* n's descriptor if it is open, whatever it can do; else NULL. Given back the same way. */
+struct bfile *bfile_get_open(struct backing *b, struct bnode *n);
 void bfile_put(struct backing *b, struct bfile *f); /* NULL-safe */
 void bfile_put_cold(struct backing *b, struct bfile *f); /* and the next to be closed */
 /* Makes `fd` (owned from here on) the descriptor of n, unless n has one that can do as much. */

@@ -47,10 +47,11 @@ int cache_lookup(struct cache *c, struct cnode *parent, const char *name, struct
 	struct battr a;
 	int err;
 
-	if (flags & CACHE_NOWAIT)
-		return -EAGAIN;
 	memset(attr, 0, sizeof(*attr));
-	err = backing_lookup(c->backing, parent->bnode, name, &b, &a);
+	if (flags & CACHE_NOWAIT)
+		err = backing_lookup_cached(c->backing, parent->bnode, name, &b, &a);
+	else
+		err = backing_lookup(c->backing, parent->bnode, name, &b, &a);
 	if (err == -ENOENT)
 		attr->valid_ns =
 			c->o.coherence == CACHE_EXCLUSIVE ? CACHE_FOREVER_NS : c->o.ttl_ns;

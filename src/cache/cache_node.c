@@ -409,7 +409,7 @@ static int cnode_check_failed(struct cache *c, struct cnode *n, int err)
 	return known ? 0 : err;
 }
 
-int cnode_revalidate(struct cache *c, struct cnode *n)
+int cnode_revalidate(struct cache *c, struct cnode *n, bool nowait)
 {
 	uint64_t start = clock_mono_ns();
 	struct battr a;
@@ -421,8 +421,11 @@ int cnode_revalidate(struct cache *c, struct cnode *n)
 	cnode_unlock(c, n);
 	if (fresh)
 		return 0;
+	err = nowait ? backing_getattr_cached(c->backing, n->bnode, &a)
+		     : backing_getattr(c->backing, n->bnode, &a);
+	if (err == -EAGAIN && nowait)
+		return err;
 	stats_inc(c->stats, file_checks);
-	err = backing_getattr(c->backing, n->bnode, &a);
 	if (err)
 		return cnode_check_failed(c, n, err);
 	cnode_learn(c, n, &a, start);
@@ -444,9 +447,7 @@ int cache_getattr(struct cache *c, struct cnode *n, struct cache_attr *out, unsi
 	cnode_unlock(c, n);
 	if (fresh)
 		return 0;
-	if (flags & CACHE_NOWAIT)
-		return -EAGAIN;
-	err = cnode_revalidate(c, n);
+	err = cnode_revalidate(c, n, flags & CACHE_NOWAIT);
 	if (err)
 		return err;
 	cnode_lock(c, n);

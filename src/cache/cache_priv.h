@@ -214,7 +214,7 @@ bool cversion_same(const struct cversion *a, const struct cversion *b);
 /* What the backing said when asked at `start`. */
 void cnode_learn(struct cache *c, struct cnode *n, const struct battr *a, uint64_t start);
 /* Asks the backing unless the attributes are fresh. */
-int cnode_revalidate(struct cache *c, struct cnode *n);
+int cnode_revalidate(struct cache *c, struct cnode *n, bool nowait);
 void cnode_unverify(struct cache *c, struct cnode *n);
 bool cache_is_transport_error(int error);
 

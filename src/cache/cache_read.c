@@ -85,9 +85,7 @@ static int cread_look(struct cread *r)
 	}
 	cnode_unlock(c, n);
 	if (!fresh) {
-		if (r->flags & CACHE_NOWAIT)
-			return -EAGAIN;
-		err = cnode_revalidate(c, n);
+		err = cnode_revalidate(c, n, r->flags & CACHE_NOWAIT);
 		if (err)
 			return err;
 	}

@@ -140,9 +140,11 @@ int fs_create(struct fs **out, struct cache *c, struct stats *stats, const struc
 	f->stats = stats;
 	f->acl = o->acl;
 	f->readers = o->readers ? o->readers : fs_default_readers();
+	f->helpers = f->readers;
 	fs_cache_limits(f);
 	lock_init(&f->lock, "fs", RANK_FS_TABLE);
 	sem_init(&f->wake, 0, 0);
+	sem_init(&f->help, 0, 0);
 	if (pthread_key_create(&f->self, fs_thread_free) != 0) {
 		lock_destroy(&f->lock);
 		free(f);
@@ -172,6 +174,7 @@ void fs_destroy(struct fs *f)
 	fs_msg_free_all(f);
 	pthread_key_delete(f->self);
 	sem_destroy(&f->wake);
+	sem_destroy(&f->help);
 	lock_destroy(&f->lock);
 	free(f->mountpoint);
 	free(f);

@@ -11,6 +11,12 @@
  *          so that nothing but the message itself is ever carried from one thread to the other.
  *   POOL   may block on the backing: goes to the pool at once.
  *
+ * A reader that reads flash sleeps for most of the time, and with many clients so do all of them
+ * while requests wait. But readers that wait in the kernel's queue are woken in turn, on whatever
+ * core: with one client two of them are faster than four. So there are as many helpers as readers,
+ * which sleep elsewhere; a reader that begins a READ while no other waits for requests wakes one,
+ * and it serves until there is nothing left to read.
+ *
  * A message goes to the pool whole: small ones as a copy, large ones by swapping buffers.
  *
  * Going to the pool costs a thread switch, about 20 us, which is most of what a write or a miss on
@@ -40,6 +46,7 @@
 
 #include <errno.h>
 #include <linux/fuse.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -244,6 +251,14 @@ static void fs_after_init(struct fs *f)
 	sem_post(&f->wake);
 }
 
+static void fs_wake_helper(struct fs *f)
+{
+	unsigned n = atomic_load(&f->asleep);
+
+	if (n && !atomic_load(&f->idle) && atomic_compare_exchange_strong(&f->asleep, &n, n - 1))
+		sem_post(&f->help);
+}
+
 static void fs_dispatch(struct fs_thread *t)
 {
 	struct fs *f = t->fs;
@@ -267,6 +282,8 @@ static void fs_dispatch(struct fs_thread *t)
 	kind = fs_kind_of(in.opcode);
 	if (in.opcode == FUSE_INIT)
 		fs_before_init(f, m);
+	if (in.opcode == FUSE_READ)
+		fs_wake_helper(f);
 	if (in.opcode == FUSE_INTERRUPT) {
 		fs_reply_raw(f, in.unique, ENOSYS);
 	} else if (kind == FS_POOL) {
@@ -302,6 +319,21 @@ static ssize_t fs_receive(struct fs *f, struct fs_msg *m)
 	return 0;
 }
 
+/* Until there is something to read; false: told to stop. */
+static bool fs_helper_wait(struct fs *f)
+{
+	struct pollfd p = { .fd = fuse_session_fd(f->session), .events = POLLIN };
+
+	while (!atomic_load(&f->ended)) {
+		if (poll(&p, 1, 0) > 0)
+			return true;
+		atomic_fetch_add(&f->asleep, 1);
+		while (sem_wait(&f->help) < 0 && !atomic_load(&f->ended))
+			continue;
+	}
+	return false;
+}
+
 static void *fs_reader_run(void *arg)
 {
 	struct fs_thread *t = arg;
@@ -309,7 +341,7 @@ static void *fs_reader_run(void *arg)
 	ssize_t n = 0;
 
 	pthread_setspecific(f->self, t);
-	while ((n = fs_receive(f, t->msg)) > 0) {
+	while ((!t->helper || fs_helper_wait(f)) && (n = fs_receive(f, t->msg)) > 0) {
 		t->msg->len = (size_t)n;
 		fs_dispatch(t);
 	}
@@ -349,7 +381,7 @@ int fs_loop_start(struct fs *f)
 	sigset_t all, old;
 	int err = 0;
 
-	f->threads = calloc(f->readers, sizeof(*f->threads));
+	f->threads = calloc(f->readers + f->helpers, sizeof(*f->threads));
 	if (!f->threads)
 		return -ENOMEM;
 	sigaction(FS_WAKE_SIGNAL, &wake, &f->old_action);
@@ -357,8 +389,10 @@ int fs_loop_start(struct fs *f)
 	sigfillset(&all);
 	sigdelset(&all, FS_WAKE_SIGNAL);
 	pthread_sigmask(SIG_SETMASK, &all, &old);
-	for (unsigned i = 0; i < f->readers && !err; i++)
+	for (unsigned i = 0; i < f->readers + f->helpers && !err; i++) {
+		f->threads[i].helper = i >= f->readers;
 		err = fs_reader_start(f, &f->threads[i]);
+	}
 	pthread_sigmask(SIG_SETMASK, &old, NULL);
 	return err;
 }
@@ -386,7 +420,7 @@ static void fs_reader_stop(struct fs *f, struct fs_thread *t)
 void fs_loop_stop(struct fs *f)
 {
 	atomic_store(&f->ended, true);
-	for (unsigned i = 0; f->threads && i < f->readers; i++)
+	for (unsigned i = 0; f->threads && i < f->readers + f->helpers; i++)
 		fs_reader_stop(f, &f->threads[i]);
 	if (f->threads)
 		sigaction(FS_WAKE_SIGNAL, &f->old_action, NULL);

@@ -44,7 +44,7 @@ struct fs_thread {
 	char *reply;         /* FS_MAX_IO bytes, reused for every answer */
 	bool nowait;         /* operations must not block: answer or fs_defer() */
 	bool again;          /* set by fs_defer(): serve the message once more, in the pool */
-	bool reader;
+	bool helper;
 	bool started;
 	atomic_bool done;    /* readers: the thread is about to end */
 	pthread_t id;
@@ -62,7 +62,7 @@ struct fs {
 	struct stats *stats;
 	struct fuse_session *session;
 	bool acl, exclusive;
-	unsigned readers;
+	unsigned readers, helpers;
 	uint64_t nocap_ttl;
 	struct workq *pool;  /* what may block */
 	struct workq *park;  /* invalidations: they wait for READs, so READs never wait for them */
@@ -81,6 +81,8 @@ struct fs {
 	atomic_int error;
 	atomic_ullong init_unique; /* of the INIT being answered, if its answer may need a flag more */
 	atomic_uint idle;    /* readers waiting for a request */
+	atomic_uint asleep;  /* helpers waiting to be woken */
+	sem_t help;
 	atomic_ullong inline_from; /* clock_mono_ns from which readers may run what may block */
 	/* under `lock` */
 	struct lock lock;
