@@ -12,10 +12,11 @@ cli_tests = tests/cli/options.sh tests/cli/slowdisk.sh
 lint_tests = tests/lint/layers.sh tests/lint/sizes.sh tests/lint/manual.sh
 dist_check_SCRIPTS += $(cli_tests) $(lint_tests) $(fuse_tests)
 TESTS += $(cli_tests) $(lint_tests)
-EXTRA_DIST += tests/fuse/semantics.py tests/summary tests/run-mounted tests/lib.sh tests/README
+EXTRA_DIST += tests/fuse/semantics.py tests/summary tests/run-mounted tests/lib.sh tests/README tests/fuse/differential.py
 
 fuse_tests = tests/fuse/shown-by.sh tests/fuse/bad-input.sh tests/fuse/trees.sh tests/fuse/kill9.sh \
-	tests/fuse/recover.sh tests/fuse/coherence.sh tests/fuse/slowdisk.sh tests/fuse/semantics.sh
+	tests/fuse/differential.sh tests/fuse/recover.sh tests/fuse/coherence.sh tests/fuse/slowdisk.sh \
+	tests/fuse/semantics.sh
 
 check-fuse: all
 	$(AM_TESTS_ENVIRONMENT) $(top_srcdir)/tests/run-mounted $(fuse_tests)

@@ -111,6 +111,8 @@ int cache_rename(struct cache *c, struct cnode *from, const char *name, struct c
 int cache_setxattr(struct cache *c, struct cnode *n, const char *name, const void *value, size_t len,
 		   int flags);
 int cache_removexattr(struct cache *c, struct cnode *n, const char *name);
+/* Takes back `changed` and `unseen` of an answer: the next one says so again. */
+void cache_untold(struct cache *c, struct cnode *n);
 /* Drops what is known of attributes and marks the data unverified: after it, nothing older than
  * this call is served. */
 void cache_invalidate(struct cache *c, struct cnode *n);

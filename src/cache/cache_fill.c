@@ -25,23 +25,6 @@
 
 #define CFILL_USAGE_BYTES (1u << 20) /* filled between looks at how full flash is */
 
-static uint64_t cfill_ns(int64_t sec, uint32_t nsec)
-{
-	return sec < 0 ? 0 : (uint64_t)sec * NS_PER_S + nsec;
-}
-
-static bool cfill_settled(const struct cache *c, const struct cversion *v, bool own,
-			  uint64_t before)
-{
-	uint64_t ctime = cfill_ns(v->csec, v->cnsec), wait = c->o.settle_ns;
-
-	if (!v->cnsec && !v->mnsec)
-		wait = 2 * NS_PER_S; /* a filesystem that stamps in whole seconds, or in two */
-	else if (own)
-		wait = CACHE_GRANULE_NS;
-	return ctime + wait <= before;
-}
-
 struct cfill {
 	struct cflight *f;
 	struct cversion v;
@@ -69,7 +52,7 @@ static bool cfill_check(struct cfill *x, const struct cversion *now)
 		return false;
 	if (end > x->size || (end < x->size && (uint64_t)f->got < f->want))
 		return false;
-	return cfill_settled(f->c, &x->v, x->own, f->before);
+	return cversion_settles(f->c, &x->v, x->own) <= f->before;
 }
 
 /* The first lines of this number: its record comes before them. While the version is young a power
@@ -80,7 +63,7 @@ static int cfill_begin(struct cfill *x)
 	struct cflight *f = x->f;
 	struct cnode *n = f->n;
 	struct cache *c = f->c;
-	bool young = cfill_ns(x->v.csec, x->v.cnsec) + CACHE_DURABLE_NS > clock_file_ns();
+	bool young = cversion_ns(x->v.csec, x->v.cnsec) + CACHE_DURABLE_NS > clock_file_ns();
 	int err = 0;
 
 	if (x->record)

@@ -217,6 +217,24 @@ bool cversion_same(const struct cversion *a, const struct cversion *b)
 	       a->mnsec == b->mnsec && a->csec == b->csec && a->cnsec == b->cnsec;
 }
 
+uint64_t cversion_ns(int64_t sec, uint32_t nsec)
+{
+	return sec < 0 ? 0 : (uint64_t)sec * NS_PER_S + nsec;
+}
+
+uint64_t cversion_settles(const struct cache *c, const struct cversion *v, bool own)
+{
+	uint64_t wait = c->o.settle_ns;
+
+	if (!v->cnsec && !v->mnsec)
+		wait = 2 * NS_PER_S; /* a filesystem that stamps in whole seconds, or in two */
+	else if (own)
+		wait = CACHE_GRANULE_NS;
+	else if (v->size > CACHE_SMALL_FILE)
+		wait *= 4; /* one write of many megabytes can take that long */
+	return cversion_ns(v->csec, v->cnsec) + wait;
+}
+
 void cnode_version(const struct cnode *n, struct cversion *out)
 {
 	*out = (struct cversion){
@@ -292,17 +310,17 @@ void cnode_fill_attr(const struct cache *c, const struct cnode *n, uint64_t now,
 
 bool cnode_take_changed(struct cnode *n)
 {
-	bool changed = n->flags & CN_CHANGED;
+	bool changed = (n->flags & CN_CHANGED) && !(n->flags & CN_TOLD);
 
-	n->flags &= ~(CN_CHANGED | CN_UNSEEN);
+	n->flags |= changed ? CN_TOLD : 0;
 	return changed;
 }
 
 void cnode_tell_changed(struct cnode *n, struct cache_attr *out)
 {
 	out->unseen = n->flags & CN_UNSEEN;
-	out->changed = cnode_take_changed(n);
-	n->flags &= ~CN_UNTOLD;
+	out->changed = n->flags & CN_CHANGED;
+	n->flags &= ~(CN_CHANGED | CN_UNSEEN | CN_TOLD | CN_UNTOLD);
 }
 
 void cnode_mark_changed(struct cnode *n, const struct cversion *was, const struct cversion *is)
@@ -313,6 +331,17 @@ void cnode_mark_changed(struct cnode *n, const struct cversion *was, const struc
 	if (same || (n->flags & CN_UNTOLD))
 		n->flags |= CN_UNSEEN;
 	n->flags |= CN_CHANGED | CN_UNTOLD;
+	n->flags &= ~CN_TOLD;
+}
+
+/* The stripe is held; the version is as before, but pages that were read when it was young may hold
+ * older bytes, and nobody who compares attributes would see it. READs need not say so: each would
+ * drop the pages that the one before has brought. */
+static void cnode_drop_young(struct cnode *n)
+{
+	if (!(n->flags & CN_CHANGED))
+		n->flags |= CN_TOLD;
+	n->flags |= CN_CHANGED | CN_UNSEEN;
 }
 
 void cnode_drop_lines(struct cache *c, struct cnode *n)
@@ -330,7 +359,8 @@ void cnode_learn(struct cache *c, struct cnode *n, const struct battr *a, uint64
 
 	cversion_of(a, &is);
 	cnode_lock(c, n);
-	if ((n->gen & 1) || start <= n->verified) {
+	/* Who never had attributes takes any: to answer without would be an error to the kernel. */
+	if (((n->gen & 1) && (n->flags & CN_ATTR)) || start <= n->verified) {
 		cnode_unlock(c, n);
 		return;
 	}
@@ -341,7 +371,10 @@ void cnode_learn(struct cache *c, struct cnode *n, const struct battr *a, uint64
 		n->flags &= ~CN_OWN;
 		cnode_mark_changed(n, &was, &is);
 		stats_inc(c->stats, file_changed);
+	} else if (n->flags & CN_YOUNG) {
+		cnode_drop_young(n);
 	}
+	n->flags &= ~CN_YOUNG;
 	cnode_set_attr(n, a, start);
 	cnode_unlock(c, n);
 }
@@ -351,6 +384,13 @@ void cnode_unverify(struct cache *c, struct cnode *n)
 	cnode_lock(c, n);
 	n->verified = clock_mono_ns();
 	n->flags |= CN_UNSURE;
+	cnode_unlock(c, n);
+}
+
+void cache_untold(struct cache *c, struct cnode *n)
+{
+	cnode_lock(c, n);
+	n->flags |= CN_CHANGED | CN_UNSEEN | CN_UNTOLD;
 	cnode_unlock(c, n);
 }
 

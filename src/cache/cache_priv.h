@@ -65,6 +65,8 @@ enum cnode_flags {
 	CN_UNSURE = 1 << 10, /* the attributes may have moved since `verified` */
 	CN_UNTOLD = 1 << 11, /* size or mtime may differ from what the kernel was told last */
 	CN_UNSEEN = 1 << 12, /* with CHANGED: cache_attr's `unseen` */
+	CN_TOLD = 1 << 13,   /* with CHANGED: a READ said so already, or shall not */
+	CN_YOUNG = 1 << 14,  /* bytes were given out while they could still move: see cversion_settles */
 };
 
 struct cnode {
@@ -201,7 +203,7 @@ bool cnode_fresh(const struct cache *c, const struct cnode *n, uint64_t now);
 void cnode_fill_attr(const struct cache *c, const struct cnode *n, uint64_t now,
 		     struct cache_attr *out);
 void cnode_set_attr(struct cnode *n, const struct battr *a, uint64_t start);
-bool cnode_take_changed(struct cnode *n);
+bool cnode_take_changed(struct cnode *n); /* for a READ: CHANGED stays for whoever asks for attributes */
 /* The same for an answer that carries the attributes. */
 void cnode_tell_changed(struct cnode *n, struct cache_attr *out);
 /* The data moved from `was` to `is` behind the mount. */
@@ -211,6 +213,10 @@ void cnode_version(const struct cnode *n, struct cversion *out);
 /* Without: */
 void cversion_of(const struct battr *a, struct cversion *out);
 bool cversion_same(const struct cversion *a, const struct cversion *b);
+uint64_t cversion_ns(int64_t sec, uint32_t nsec); /* in terms of clock_file_ns() */
+/* clock_file_ns() from which on the bytes are surely those of the version. A write behind the mount
+ * stamps the file first and copies after: bytes read earlier may be older than the stamp. */
+uint64_t cversion_settles(const struct cache *c, const struct cversion *v, bool own);
 /* What the backing said when asked at `start`. */
 void cnode_learn(struct cache *c, struct cnode *n, const struct battr *a, uint64_t start);
 /* Asks the backing unless the attributes are fresh. */

@@ -37,6 +37,7 @@ struct cread {
 	/* the snapshot */
 	uint64_t number, size;
 	uint32_t floor, gen;
+	uint64_t settles;  /* cversion_settles() */
 	uint64_t since;    /* reads of others may be joined if begun at this file time or later */
 	bool direct, changed;
 	/* what happened */
@@ -55,6 +56,7 @@ static void cread_snapshot(struct cread *r, bool verified)
 {
 	struct cnode *n = r->n;
 	struct cache *c = r->c;
+	struct cversion v;
 
 	r->gen = n->gen;
 	r->number = n->number;
@@ -62,9 +64,10 @@ static void cread_snapshot(struct cread *r, bool verified)
 	r->size = n->size;
 	r->changed = n->flags & CN_CHANGED;
 	r->direct = !verified || (n->gen & 1) || !cache_flash_usable(c);
-	r->since = 0;
-	if (c->o.coherence == CACHE_STRICT)
-		r->since = n->csec < 0 ? 0 : (uint64_t)n->csec * NS_PER_S + n->cnsec + c->o.settle_ns;
+	cnode_version(n, &v);
+	r->settles = c->o.coherence == CACHE_EXCLUSIVE ?
+			     0 :
+			     cversion_settles(c, &v, n->flags & CN_OWN);
 }
 
 static int cread_look(struct cread *r)
@@ -122,6 +125,22 @@ static ssize_t cread_backing(struct cread *r, void *buf, size_t len, uint64_t of
 		done += (size_t)n;
 	}
 	return (ssize_t)done;
+}
+
+/* Bytes that can still move are about to be read: they may stay in the reader's pages for as long
+ * as the attributes are believed, and reads under way may be joined if they are not older than that.
+ * Noted before the read, so that an invalidation which the note causes finds the pages locked. */
+static void cread_note_young(struct cread *r)
+{
+	struct cache *c = r->c;
+	uint64_t now = clock_file_ns(), believed = now + CACHE_GRANULE_NS - c->o.ttl_ns;
+
+	r->since = r->settles < believed ? r->settles : believed;
+	if (r->settles <= now)
+		return;
+	cnode_lock(c, r->n);
+	r->n->flags |= CN_YOUNG;
+	cnode_unlock(c, r->n);
 }
 
 /* The file ended before its known size: the answer is cut, and the attributes are asked for anew. */
@@ -238,6 +257,7 @@ static int cread_miss(struct cread *r)
 	int err = 0;
 
 	hi = hi > r->size ? r->size : hi;
+	cread_note_young(r);
 	if (!r->direct && cstream_note(c, r->n, r->size, lo, (size_t)(hi - lo)))
 		r->direct = true;
 	if (!r->direct && !r->number) {

@@ -102,8 +102,11 @@ static struct cnode *fs_dirent_lookup(struct fs *f, fuse_ino_t dir, const struct
 	if (dots || cache_lookup(f->cache, fs_node(f, dir), d->name, &n, &a, 0) != 0)
 		return NULL;
 	fs_fill_entry(e, n, &a);
-	if (fs_must_park(f, &a))
-		fs_park_inval(f, e->ino, 0);
+	/* Nothing is parked here, as a listing would wait for many: the next who asks for attributes is. */
+	if (fs_must_park(f, &a)) {
+		cache_untold(f->cache, n);
+		e->attr_timeout = 0;
+	}
 	return n;
 }
 

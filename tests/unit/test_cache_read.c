@@ -315,6 +315,61 @@ static void *reader_run(void *arg)
 	return NULL;
 }
 
+/* A write behind the mount stamps the file first and copies its bytes after: what is read in between
+ * has the new version and old bytes, and no attribute will ever tell. */
+START_TEST(pages_of_a_young_version_are_dropped)
+{
+	struct env e;
+	struct cnode *n;
+	struct cache_attr a;
+	bool changed;
+
+	start(&e, 0);
+	e.o.settle_ns = _i ? 1 : ENV_HOUR;
+	env_start(&e);
+	n = env_lookup(&e, "f");
+	ck_assert_int_eq(cache_read(e.c, n, got_data, SIZE, 0, 0, &changed), SIZE);
+	cache_invalidate(e.c, n);
+	ck_assert_int_eq(cache_read(e.c, n, got_data, SIZE, 0, 0, &changed), SIZE);
+	ck_assert(!changed); /* each READ would undo the one before */
+	ck_assert_ok(cache_getattr(e.c, n, &a, 0));
+	ck_assert(a.changed == !_i && a.unseen == !_i);
+	ck_assert_ok(cache_getattr(e.c, n, &a, 0));
+	ck_assert(!a.changed);
+	env_forget(&e, n);
+	env_free(&e);
+}
+END_TEST
+
+/* A READ has told, and the kernel's pages will be dropped in a while: who asks for attributes in the
+ * meantime must not be answered before they are. */
+START_TEST(a_read_that_tells_does_not_tell_for_all)
+{
+	struct env e;
+	struct cnode *n;
+	struct cache_attr a;
+	struct stat st;
+	bool changed;
+
+	start(&e, 0);
+	env_start(&e);
+	n = env_lookup(&e, "f");
+	ck_assert_int_eq(stat(env_path(&e, "f"), &st), 0);
+	env_put(&e, "f", new_data, SIZE);
+	ck_assert_int_eq(utimensat(AT_FDCWD, env_path(&e, "f"),
+				   (struct timespec[]){st.st_atim, st.st_mtim}, 0), 0);
+	cache_invalidate(e.c, n);
+	ck_assert_int_eq(cache_read(e.c, n, got_data, SIZE, 0, 0, &changed), SIZE);
+	ck_assert(changed);
+	ck_assert_int_eq(cache_read(e.c, n, got_data, SIZE, 0, 0, &changed), SIZE);
+	ck_assert(!changed);
+	ck_assert_ok(cache_getattr(e.c, n, &a, 0));
+	ck_assert(a.changed && a.unseen);
+	env_forget(&e, n);
+	env_free(&e);
+}
+END_TEST
+
 START_TEST(fifty_readers_one_backing_read)
 {
 	struct env e;
@@ -570,6 +625,8 @@ int main(void)
 	tcase_add_test(t, within_the_ttl_nothing_is_asked);
 	tcase_add_test(t, warm_after_a_remount);
 	tcase_add_test(t, a_young_file_is_not_filled);
+	tcase_add_loop_test(t, pages_of_a_young_version_are_dropped, 0, 2);
+	tcase_add_test(t, a_read_that_tells_does_not_tell_for_all);
 	tcase_add_test(t, fifty_readers_one_backing_read);
 	tcase_add_test(t, what_was_read_before_a_write_is_not_shared_after_it);
 	tcase_add_test(t, what_was_read_before_a_change_behind_the_mount_is_not_filled);

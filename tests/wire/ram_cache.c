@@ -188,6 +188,12 @@ void cache_hold(struct cnode *n)
 	__atomic_add_fetch(n->counter, 1, __ATOMIC_SEQ_CST);
 }
 
+void cache_untold(struct cache *c, struct cnode *n)
+{
+	(void)n;
+	atomic_store(&c->switches.changed, true);
+}
+
 void cache_forget(struct cache *c, struct cnode *n, uint64_t count)
 {
 	pthread_mutex_lock(&c->lock);
