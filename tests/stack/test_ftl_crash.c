@@ -23,6 +23,11 @@
 #define WARM 200  /* before, in two of three workloads: GC is at work then */
 #define EBS 16
 
+struct crash { /* which round */
+	uint64_t seed, call;
+	enum media_cut_keep keep;
+};
+
 /* That the workloads reach what they are to test. */
 static struct {
 	uint64_t gc_runs, gc_copied, gc_dropped, erases, checkpoints;
@@ -84,13 +89,16 @@ static int op_write(struct rig *r, struct model *m, uint64_t *rng, bool volume)
 	unsigned count = 1 + (unsigned)draw(rng, draw(rng, 2) ? 8 : 40);
 	unsigned sector = (unsigned)draw(rng, limit);
 	struct flash_write w = {.file = file, .epoch = 1, .stamp = r->stamp++, .data = buf};
+	struct flash_stats s;
 
 	if (count > limit - sector)
 		count = limit - sector;
 	w.sector = sector;
 	w.count = count;
 	w.len = count * FLASH_SECTOR;
-	w.dirty = !volume && draw(rng, 2);
+	r->f->ops->stats(r->f, &s);
+	/* Less than admission takes: see write_admit(). */
+	w.dirty = !volume && draw(rng, 2) && s.dirty_sectors + count < 220;
 	w.cold = draw(rng, 3) == 0;
 	for (unsigned i = 0; i < count; i++)
 		rig_fill(buf + i * FLASH_SECTOR, model_seed(w.stamp) + sector + i);
@@ -150,7 +158,8 @@ static int op_any(struct rig *r, struct model *m, uint64_t *rng)
 }
 
 /* Until the power goes, or the end. */
-static void crash_workload(struct rig *r, struct model *m, uint64_t seed, unsigned ops)
+static void crash_workload(struct rig *r, struct model *m, const struct crash *c, uint64_t seed,
+			   unsigned ops)
 {
 	uint64_t rng = seed;
 
@@ -159,8 +168,9 @@ static void crash_workload(struct rig *r, struct model *m, uint64_t seed, unsign
 	for (unsigned i = 0; i < ops && !media_fault_is_cut(r->fault); i++) {
 		int err = op_any(r, m, &rng);
 
-		ck_assert_msg(!err || media_fault_is_cut(r->fault), "seed %lu op %u: error %d",
-			      (unsigned long)seed, i, err);
+		ck_assert_msg(!err || media_fault_is_cut(r->fault),
+			      "GILD_CRASH_ONE=%lu:%lu:%d op %u: error %d", (unsigned long)c->seed,
+			      (unsigned long)c->call, c->keep, i, err);
 	}
 }
 
@@ -191,11 +201,6 @@ static void crash_nested(struct rig *r, uint64_t *rng)
 		media_fault_cut_at(r->fault, 0);
 	}
 }
-
-struct crash { /* which round */
-	uint64_t seed, call;
-	enum media_cut_keep keep;
-};
 
 static void crash_verify(struct rig *r, struct model *m, const struct crash *c, const char *when)
 {
@@ -250,11 +255,11 @@ static uint64_t crash_round(uint64_t seed, uint64_t k, enum media_cut_keep keep)
 	crash_init(&r, seed);
 	model_init(&m, seed % 2);
 	if (seed % 3)
-		crash_workload(&r, &m, ~seed, WARM);
+		crash_workload(&r, &m, &c, ~seed, WARM);
 	base = media_fault_calls(r.fault);
 	if (k)
 		media_fault_cut_at(r.fault, base + k);
-	crash_workload(&r, &m, seed, OPS);
+	crash_workload(&r, &m, &c, seed, OPS);
 	calls = media_fault_calls(r.fault) - base;
 	crash_count(&r);
 	crash_restore(&r, keep);
@@ -266,7 +271,7 @@ static uint64_t crash_round(uint64_t seed, uint64_t k, enum media_cut_keep keep)
 	crash_verify(&r, &m, &c, "after the first cut");
 	if (k) {
 		media_fault_cut_at(r.fault, media_fault_calls(r.fault) + 1 + draw(&rng, 150));
-		crash_workload(&r, &m, seed + k, OPS / 2);
+		crash_workload(&r, &m, &c, seed + k, OPS / 2);
 		crash_restore(&r, (enum media_cut_keep)draw(&rng, 4));
 		rig_open(&r);
 		crash_verify(&r, &m, &c, "after the second cut");
