@@ -79,6 +79,7 @@ void cache_note_usage(struct cache *c)
 		atomic_store_explicit(&c->used_percent,
 				      (unsigned)(st.live_bytes * 100 / st.usable_bytes),
 				      memory_order_relaxed);
+	csweep_note(c, &st);
 }
 
 int cache_commit(struct cache *c)
@@ -148,6 +149,8 @@ static int cache_init_locks(struct cache *c)
 	unsigned i;
 
 	lock_init(&c->table_lock, "cache table", RANK_CACHE_TABLE);
+	for (i = 0; i < CACHE_RECORD_LOCKS; i++)
+		lock_init(&c->record_locks[i], "cache file records", RANK_CACHE_POLICY);
 	lock_init(&c->number_lock, "cache file numbers", RANK_CACHE_POLICY);
 	lock_init(&c->commit_lock, "cache commit", RANK_CACHE_POLICY);
 	lock_cond_init(&c->commit_cond);
@@ -192,6 +195,8 @@ static void cache_free(struct cache *c)
 	}
 	free(c->stripes);
 	lock_destroy(&c->table_lock);
+	for (i = 0; i < CACHE_RECORD_LOCKS; i++)
+		lock_destroy(&c->record_locks[i]);
 	lock_destroy(&c->number_lock);
 	lock_destroy(&c->commit_lock);
 	lock_cond_destroy(&c->commit_cond);

@@ -5,7 +5,8 @@
  * FLASH_CTL_FILE, key = the object's identity: who has which number, and of which version its lines
  * are. States: `open` (the version may still move: not trusted by a later mount) and `published`.
  * FLASH_CTL_OPEN, key = the number: an index of the open ones, so that a start after a crash need
- * not walk all files to give their space back. Nothing depends on it for being right: a record that
+ * not walk all files to give their space back. (Lines of files that were only found to be young have
+ * neither record until they are published.) Nothing depends on it for being right: a record that
  * says `open` is not trusted whether the index knows it or not, so the two need no common order.
  * FLASH_CTL_CACHE "numbers": the first number that was not reserved yet. It is raised durably before
  * a number of the new block is used, and an unclean start goes on after the block.
@@ -100,6 +101,17 @@ uint64_t cfile_need_number(struct cache *c, struct cnode *n)
 
 /* ---- records ---- */
 
+int cfile_put_raw(struct cache *c, const uint8_t key[FLASH_CTL_KEY], const void *value, size_t len)
+{
+	struct lock *l = &c->record_locks[key[0] % CACHE_RECORD_LOCKS];
+	int err;
+
+	lock_acquire(l);
+	err = c->flash->ops->ctl_put(c->flash, FLASH_CTL_FILE, key, value, len, cache_stamp(c));
+	lock_release(l);
+	return err;
+}
+
 static int cfile_get(struct cache *c, const uint8_t key[FLASH_CTL_KEY], struct cfile_record *rec)
 {
 	uint8_t value[FLASH_CTL_VALUE];
@@ -176,15 +188,16 @@ static int cfile_put_open(struct cache *c, uint64_t number, const uint8_t file_k
 				      cache_stamp(c));
 }
 
-int cfile_put(struct cache *c, struct cnode *n, const struct cversion *v, bool open)
+int cfile_put(struct cache *c, struct cnode *n, uint64_t number, const struct cversion *v, bool open)
 {
 	uint8_t key[FLASH_CTL_KEY], value[FLASH_CTL_VALUE];
 	struct cfile_record rec = {
 		.state = open ? CFILE_OPEN : CFILE_PUBLISHED,
+		.number = number,
 		.version = *v,
 		.mount = c->mount,
 	};
-	bool stable;
+	bool stable, ours;
 	size_t len;
 	int err = 0;
 
@@ -192,18 +205,19 @@ int cfile_put(struct cache *c, struct cnode *n, const struct cversion *v, bool o
 	rec.unstable = !stable;
 	rec.handle_len = backing_handle(c->backing, n->bnode, rec.handle, sizeof(rec.handle));
 	cnode_lock(c, n);
-	rec.number = n->number;
+	ours = n->number == number;
 	rec.epoch = n->epoch;
 	rec.floor = n->floor;
+	if (ours && !open)
+		n->flags &= ~CN_SAFE;
 	cnode_unlock(c, n);
-	if (!rec.number) /* taken away just now, by a change behind the mount */
+	if (!ours) /* taken away just now, by a change behind the mount */
 		return -ESTALE;
 	len = cfile_encode(&rec, value);
 	if (open)
 		err = cfile_put_open(c, rec.number, key, rec.epoch);
 	if (!err)
-		err = c->flash->ops->ctl_put(c->flash, FLASH_CTL_FILE, key, value, len,
-					     cache_stamp(c));
+		err = cfile_put_raw(c, key, value, len);
 	if (err)
 		cache_flash_failed(c, "write a file record", err);
 	return err;
@@ -215,7 +229,7 @@ int cfile_delete(struct cache *c, struct cnode *n)
 	bool stable;
 
 	cfile_node_key(n, key, &stable);
-	return c->flash->ops->ctl_put(c->flash, FLASH_CTL_FILE, key, NULL, 0, cache_stamp(c));
+	return cfile_put_raw(c, key, NULL, 0);
 }
 
 void cfile_forget(struct cache *c, struct bnode *b)
@@ -264,9 +278,8 @@ void cfile_bury_dead(struct cache *c, struct cdead *d)
 		cnode_enter(c, d->n);
 	cfile_key(&d->key, key);
 	if (d->forget && !cfile_get(c, key, &rec) && rec.number == d->number)
-		c->flash->ops->ctl_put(c->flash, FLASH_CTL_FILE, key, NULL, 0, cache_stamp(c));
+		cfile_put_raw(c, key, NULL, 0);
 	c->flash->ops->trim(c->flash, d->number, 0, FLASH_TO_END, cache_stamp(c));
-	cfile_delete_open(c, d->number);
 	if (d->n) {
 		cnode_leave(c, d->n);
 		cache_forget(c, d->n, 1);
@@ -294,7 +307,7 @@ static int cfile_recover_one(void *arg, const uint8_t open_key[FLASH_CTL_KEY], c
 	(void)stamp;
 	if (len == CFILE_OPEN_VALUE && !cfile_get(r->c, value, &rec) && rec.number == number &&
 	    rec.state == CFILE_OPEN) {
-		err = f->ops->ctl_put(f, FLASH_CTL_FILE, value, NULL, 0, cache_stamp(r->c));
+		err = cfile_put_raw(r->c, value, NULL, 0);
 		if (!err)
 			err = f->ops->trim(f, number, 0, FLASH_TO_END, cache_stamp(r->c));
 		r->files++;

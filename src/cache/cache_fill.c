@@ -30,7 +30,8 @@ struct cfill {
 	struct cversion v;
 	uint64_t number, size;
 	uint32_t epoch;
-	bool record, own;
+	bool record, swept, open, own;
+	uint32_t sweep; /* as in n->flags */
 };
 
 /* In the section. False: drop the fill. */
@@ -46,6 +47,10 @@ static bool cfill_check(struct cfill *x, const struct cversion *now)
 	x->epoch = n->epoch;
 	x->size = n->size;
 	x->record = n->flags & CN_RECORD;
+	x->open = n->flags & CN_OPEN;
+	x->sweep = (uint32_t)atomic_load(&f->c->sweeps) << CN_SWEEP_SHIFT;
+	if ((n->flags & CN_SWEEP_MASK) != x->sweep)
+		x->swept = x->record;
 	x->own = n->flags & CN_OWN;
 	cnode_unlock(f->c, n);
 	if (!x->number || !cversion_same(&x->v, now))
@@ -55,32 +60,31 @@ static bool cfill_check(struct cfill *x, const struct cversion *now)
 	return cversion_settles(f->c, &x->v, x->own) <= f->before;
 }
 
-/* The first lines of this number: its record comes before them. While the version is young a power
- * cut may still take it back from the backing's disk, so the record is left open until the
- * publisher has synced the file. */
+/* The first lines of this number. While the version is young a power cut may still take it back from
+ * the backing's disk, so its record is left to the publisher, who syncs the file first; until then
+ * nobody can find the lines after a crash. */
 static int cfill_begin(struct cfill *x)
 {
 	struct cflight *f = x->f;
 	struct cnode *n = f->n;
 	struct cache *c = f->c;
 	bool young = cversion_ns(x->v.csec, x->v.cnsec) + CACHE_DURABLE_NS > clock_file_ns();
+	bool watch = !x->record && young, put = x->record ? x->swept && !x->open : !young;
 	int err = 0;
 
-	if (x->record)
-		return 0;
-	if (young)
+	if (watch)
 		err = cpublish_watch(c, n);
-	if (!err)
-		err = cfile_put(c, n, &x->v, young);
+	else if (put)
+		err = cfile_put(c, n, x->number, &x->v, false);
+	else
+		return 0;
 	cnode_lock(c, n);
 	if (!err && n->gen == f->gen) {
-		n->flags |= CN_RECORD | (young ? CN_OPEN : 0);
-		if (!young)
-			n->flags &= ~CN_SAFE;
+		n->flags &= ~CN_SWEEP_MASK;
+		n->flags |= CN_RECORD | (watch ? CN_OPEN : 0) | x->sweep;
 	} else {
-		n->open = NULL;
-		if (!young)
-			n->flags &= ~CN_SAFE; /* it may be on flash all the same */
+		if (watch)
+			n->open = NULL;
 		err = err ? err : -ESTALE;
 	}
 	cnode_unlock(c, n);

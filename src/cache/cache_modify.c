@@ -27,22 +27,25 @@ static int cmodify_open_record(struct cache *c, struct cnode *n)
 {
 	struct cversion v;
 	bool record, open;
+	uint64_t number;
 	int err = 0;
 
 	cnode_lock(c, n);
 	record = n->flags & CN_RECORD;
 	open = n->flags & CN_OPEN;
+	number = n->number;
 	cnode_version(n, &v);
 	if (record && !open)
 		n->epoch++;
 	cnode_unlock(c, n);
-	if (record && !open) {
+	if (record && !open)
 		err = cpublish_watch(c, n);
-		if (!err)
-			err = cfile_put(c, n, &v, true);
-	} else if (!record) {
-		err = cfile_delete(c, n);
-	}
+	if (!err) /* also where it says so already: publishing may have failed half way */
+		err = record ? cfile_put(c, n, number, &v, true) : cfile_delete(c, n);
+	cnode_lock(c, n);
+	if (record && n->open)
+		n->open->indexed = true;
+	cnode_unlock(c, n);
 	if (!err)
 		err = cache_commit(c);
 	cnode_lock(c, n);
@@ -202,7 +205,7 @@ int cmodify_end(struct cmodify *m, enum cmodify_how how, uint64_t expect_size,
 	cnode_version(n, &v);
 	cnode_unlock(c, n);
 	if (restamp)
-		cfile_put(c, n, &v, false); /* if it fails the file starts anew after a remount */
+		cfile_put(c, n, m->number, &v, false); /* else the file starts anew one day */
 	cnode_lock(c, n);
 	if (out) {
 		cnode_fill_attr(c, n, clock_mono_ns(), out);

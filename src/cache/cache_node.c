@@ -110,12 +110,25 @@ void cache_hold(struct cnode *n)
 	atomic_fetch_add_explicit(&n->refs, 1, memory_order_relaxed);
 }
 
+/* The object is gone for good: so are its lines and its record. */
+static void cnode_free_gone(struct cache *c, struct cnode *n)
+{
+	bool none = (n->flags & (CN_LOADED | CN_SAFE)) == (CN_LOADED | CN_SAFE);
+	struct hash128 key;
+	bool stable;
+
+	if (n->flags & CN_RECORD) {
+		key = backing_identity(n->bnode, &stable);
+		cfile_bury(c, NULL, n->number, &key, true);
+	} else if (!none) {
+		cfile_forget(c, n->bnode);
+	}
+}
+
 static void cnode_free(struct cache *c, struct cnode *n)
 {
-	bool none = (n->flags & (CN_LOADED | CN_SAFE | CN_RECORD)) == (CN_LOADED | CN_SAFE);
-
-	if ((n->flags & CN_GONE) && c->flash && !none)
-		cfile_forget(c, n->bnode);
+	if ((n->flags & CN_GONE) && c->flash)
+		cnode_free_gone(c, n);
 	backing_put(c->backing, n->bnode);
 	free(n);
 }
@@ -268,6 +281,8 @@ void cnode_set_attr(struct cnode *n, const struct battr *a, uint64_t start)
 	n->blksize = (uint32_t)st->st_blksize;
 	n->verified = start;
 	n->flags = (n->flags | CN_ATTR) & ~CN_UNSURE;
+	if (st->st_nlink)
+		n->flags &= ~CN_GONE;
 }
 
 static uint64_t cnode_remaining(const struct cache *c, const struct cnode *n, uint64_t now)

@@ -56,8 +56,8 @@ enum cnode_flags {
 	CN_BUSY = 1 << 1,    /* somebody is in the section */
 	CN_WAITED = 1 << 2,  /* somebody waits for it */
 	CN_LOADED = 1 << 3,  /* flash was asked for the file's record */
-	CN_RECORD = 1 << 4,  /* flash has a record of `number`, and perhaps lines */
-	CN_OPEN = 1 << 5,    /* with RECORD: its state is `open`; n->open is the publisher's entry */
+	CN_RECORD = 1 << 4,  /* flash may have lines of `number`, and has a record of it, or ... */
+	CN_OPEN = 1 << 5,    /* ... none or one of state `open`: n->open is the publisher's entry */
 	CN_SAFE = 1 << 6,    /* invariant 4 */
 	CN_CHANGED = 1 << 7, /* the data changed behind the mount and nobody was told yet */
 	CN_OWN = 1 << 8,     /* the last change of the data was made through the mount */
@@ -67,7 +67,10 @@ enum cnode_flags {
 	CN_UNSEEN = 1 << 12, /* with CHANGED: cache_attr's `unseen` */
 	CN_TOLD = 1 << 13,   /* with CHANGED: a READ said so already, or shall not */
 	CN_YOUNG = 1 << 14,  /* bytes were given out while they could still move: see cversion_settles */
+	CN_SWEEP_SHIFT = 16, /* above: low bits of cache.sweeps when the record was put */
 };
+
+#define CN_SWEEP_MASK (0xffffu << CN_SWEEP_SHIFT)
 
 struct cnode {
 	struct htab_node node; /* in cache.nodes, by bnode; protected by cache.table_lock */
@@ -99,6 +102,7 @@ struct copen { /* the publisher's knowledge of a file whose record is open */
 	struct cnode *n;    /* held */
 	uint64_t number;    /* constant: whose record was opened */
 	uint64_t touched;   /* monotonic; protected by n's stripe */
+	bool indexed;       /* it has a record FLASH_CTL_OPEN; in n's section */
 };
 
 struct cdead { /* a file number whose space can be had back */
@@ -119,6 +123,8 @@ struct cflight_bucket {
 	struct lock_cond cond; /* a read has come back */
 	struct cflight *head;
 };
+
+#define CACHE_RECORD_LOCKS 16u
 
 #define CACHE_POOL_CLASSES 6 /* 64 KiB .. 2 MiB */
 
@@ -145,6 +151,8 @@ struct cache {
 	_Atomic uint64_t fill_used;  /* bytes waiting in the fill queue */
 	_Atomic uint64_t filled;     /* bytes, ever */
 	_Atomic unsigned used_percent; /* of flash */
+	_Atomic uint64_t sweeps;     /* moves when records may have been deleted (cache_sweep.c) */
+	_Atomic uint64_t sweep_left; /* control records after the last sweep */
 	_Atomic uint64_t flash_errors;
 	_Atomic uint64_t bypass_until; /* monotonic; flash is not read or filled before that */
 	_Atomic uint64_t warned;       /* when the last rate-limited warning was written */
@@ -153,6 +161,7 @@ struct cache {
 	struct lock table_lock;
 	struct htab nodes;
 
+	struct lock record_locks[CACHE_RECORD_LOCKS]; /* by key; held over flash's ctl_put */
 	struct lock number_lock; /* held over flash's ctl_put and flush */
 	uint64_t number_next, number_limit;
 
@@ -171,7 +180,7 @@ struct cache {
 	struct lock_cond open_cond;
 	struct copen *opens;
 	struct cdead *deads;
-	bool publisher_started, stopping;
+	bool publisher_started, stopping, sweep_wanted;
 };
 
 /* ---- cache.c ---- */
@@ -234,9 +243,12 @@ uint64_t cfile_number(struct cache *c); /* 0: none to be had now */
 uint64_t cfile_need_number(struct cache *c, struct cnode *n);
 /* Forgets the record of an object that is gone and has no cnode. */
 void cfile_forget(struct cache *c, struct bnode *b);
-/* In the section. Puts the record of n's number with version `v`. */
-int cfile_put(struct cache *c, struct cnode *n, const struct cversion *v, bool open);
+/* In the section. Puts the record of n's number with version `v`; -ESTALE: n has not got `number` any
+ * more. Not `open`: CN_SAFE is taken back, also when it fails. */
+int cfile_put(struct cache *c, struct cnode *n, uint64_t number, const struct cversion *v, bool open);
 int cfile_delete(struct cache *c, struct cnode *n);
+/* Any file record; len 0 deletes. Orders the calls for one key among themselves. */
+int cfile_put_raw(struct cache *c, const uint8_t key[FLASH_CTL_KEY], const void *value, size_t len);
 void cfile_delete_open(struct cache *c, uint64_t number);
 /* A number's space is to be had back; n may be NULL. Needs no lock. */
 void cfile_bury(struct cache *c, struct cnode *n, uint64_t number, const struct hash128 *key,
@@ -311,11 +323,15 @@ enum cmodify_how {
 int cmodify_end(struct cmodify *m, enum cmodify_how how, uint64_t expect_size,
 		const struct battr *a, uint64_t start, struct cache_attr *out);
 
+/* ---- cache_sweep.c ---- */
+void csweep_note(struct cache *c, const struct flash_stats *st);
+void csweep_run(struct cache *c);
+
 /* ---- cache_publish.c ---- */
+void cpublish_want_sweep(struct cache *c);
 int cpublish_start(struct cache *c);
 int cpublish_stop(struct cache *c);
-/* The file's record is open from now on: watches it until it can be published. In the section.
- * -ENOMEM. */
+/* The file is open from now on: watches it until it can be published. In the section. -ENOMEM. */
 int cpublish_watch(struct cache *c, struct cnode *n);
 void cpublish_bury(struct cache *c, struct cdead *d);
 

@@ -76,8 +76,18 @@ void cpublish_bury(struct cache *c, struct cdead *d)
 	lock_release(&c->open_lock);
 }
 
+void cpublish_want_sweep(struct cache *c)
+{
+	lock_acquire(&c->open_lock);
+	c->sweep_wanted = true;
+	lock_cond_signal(&c->open_cond);
+	lock_release(&c->open_lock);
+}
+
 static void cpublish_let_go(struct cache *c, struct copen *o)
 {
+	if (o->indexed) /* its number is dead: nobody else writes this record */
+		cfile_delete_open(c, o->number);
 	atomic_fetch_sub_explicit(&c->stats->file_open, 1, memory_order_relaxed);
 	cache_forget(c, o->n, 1);
 	free(o);
@@ -190,13 +200,15 @@ static void cpublish_put(struct cpublish_round *r, struct cpublish_one *p)
 
 	if (!p->ok || !cnode_enter_gen(c, n, p->gen))
 		return;
-	err = cfile_put(c, n, &p->v, false);
-	if (!err)
+	err = cfile_put(c, n, p->o->number, &p->v, false);
+	if (!err && p->o->indexed) {
 		cfile_delete_open(c, p->o->number);
+		p->o->indexed = false;
+	}
 	cnode_lock(c, n);
 	if (!err && n->open == p->o) {
 		n->open = NULL;
-		n->flags &= ~(CN_OPEN | CN_SAFE);
+		n->flags &= ~CN_OPEN;
 		stats_inc(c->stats, file_published);
 		r->progress = true;
 	}
@@ -288,16 +300,20 @@ static void *cpublish_main(void *arg)
 {
 	struct cache *c = arg;
 	uint64_t pause = c->o.publish_after_ns / 2 + NS_PER_MS;
-	bool more = false, work;
+	bool more = false, work, sweep;
 
 	lock_acquire(&c->open_lock);
 	while (!c->stopping) {
-		if (!c->opens && !c->deads)
+		if (!c->opens && !c->deads && !c->sweep_wanted)
 			lock_cond_wait(&c->open_cond, &c->open_lock);
-		else if (!c->deads && !more)
+		else if (!c->deads && !c->sweep_wanted && !more)
 			lock_cond_wait_until(&c->open_cond, &c->open_lock, clock_mono_ns() + pause);
 		work = !c->stopping && (c->opens || c->deads);
+		sweep = !c->stopping && c->sweep_wanted;
+		c->sweep_wanted = false;
 		lock_release(&c->open_lock);
+		if (sweep)
+			csweep_run(c);
 		more = false;
 		if (work)
 			cpublish_round(c, false, &more);
@@ -343,6 +359,7 @@ int cpublish_stop(struct cache *c)
 	cpublish_bury_all(c);
 	for (o = c->opens; o; o = next) { /* could not be published: they start cold */
 		next = o->next;
+		o->indexed = false; /* the next start finds them by it */
 		cpublish_let_go(c, o);
 	}
 	c->opens = NULL;

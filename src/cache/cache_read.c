@@ -97,7 +97,7 @@ static int cread_look(struct cread *r)
 	cnode_lock(c, n);
 	/* If the answer was not taken over because a change of ours is under way, nobody has
 	 * compared the lines with the backing lately. */
-	cread_snapshot(r, fresh || n->verified >= start);
+	cread_snapshot(r, fresh || (n->verified >= start && !(n->flags & CN_UNSURE)));
 	cnode_unlock(c, n);
 	return 0;
 }

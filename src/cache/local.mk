@@ -7,7 +7,7 @@ src_cache_libcache_a_SOURCES = \
 	src/cache/cache_policy.c src/cache/cache_policy.h \
 	src/cache/cache_publish.c src/cache/cache_read.c \
 	src/cache/cache_sketch.c src/cache/cache_sketch.h \
-	src/cache/cache_stream.c src/cache/cache_write.c \
+	src/cache/cache_stream.c src/cache/cache_sweep.c src/cache/cache_write.c \
 	src/cache/policy_always.c src/cache/policy_freq.c src/cache/policy_lru.c
 
 if HAVE_CHECK

@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: BSD-2-Clause
  *
- * By frequency: until flash is full everything is admitted; from then on only what was asked for
- * before, so that a scan (a backup, a crawler) does not push out what is used; and one in FREQ_LUCK
- * of the others, so that a load which comes back later than the sketch remembers gets in, too. "Full"
- * ends only when much of it is free again: GC gives space back in lumps, and each lump would let the
- * scan in.
+ * By frequency. Until flash is full everything is admitted; from then on a line must have been asked
+ * for more often than what GC meets (the bar: a moving average of the counts of the lines it asks
+ * about), so neither a scan (a backup, a crawler) nor a load that goes round and round pushes out
+ * what is used. One in FREQ_LUCK of the others gets in all the same: a load may come back later than
+ * the sketch remembers, and what GC meets must be known. "Full" ends only when much of flash is free
+ * again: GC gives space back in lumps, and each lump would let the scan in.
  *
- * GC keeps lines that were used at least twice within the sketch's memory; each level of pressure
- * asks for one use more. A sketch that is young (after a remount) knows nobody: until it has seen as
- * many requests as flash holds lines, only pressure asks.
+ * GC drops lines below the bar; each level of pressure raises it by one use. Lines at the bar are
+ * kept or dropped by a coin, so that lines which are all alike do not block GC. A sketch that is
+ * young (after a remount) knows nobody: until it has seen as many requests as flash holds lines, only
+ * pressure asks.
  */
 #include <config.h>
 
@@ -20,8 +22,9 @@
 #include "cache/cache_policy.h"
 #include "cache/cache_sketch.h"
 
-#define FREQ_KEEP 2u
-#define FREQ_HOT 4u
+#define FREQ_WRITE 2u /* uses that make a line worth new bytes when it is written to */
+#define FREQ_ONE 64u  /* scale of the bar */
+#define FREQ_SPEED 16u /* lines the average goes over */
 #define FREQ_LUCK 8u
 #define FREQ_ROOM_PERCENT 60u /* below this use flash is not full any more */
 
@@ -30,6 +33,7 @@ struct freq {
 	struct sketch sketch;
 	uint64_t lines; /* constant: what flash may hold */
 	_Atomic bool full;
+	_Atomic unsigned bar; /* in 1/FREQ_ONE uses */
 };
 
 static int freq_create(struct policy **out, uint64_t lines)
@@ -57,6 +61,11 @@ static void freq_destroy(struct policy *p)
 	free(f);
 }
 
+static unsigned freq_bar(struct freq *f)
+{
+	return atomic_load_explicit(&f->bar, memory_order_relaxed);
+}
+
 static void freq_touch(struct policy *p, uint64_t key)
 {
 	sketch_touch(&container_of(p, struct freq, policy)->sketch, key);
@@ -71,8 +80,9 @@ static bool freq_admit(struct policy *p, uint64_t key, unsigned used_percent, un
 		atomic_store_explicit(&f->full, true, memory_order_relaxed);
 	else if (used_percent < FREQ_ROOM_PERCENT)
 		atomic_store_explicit(&f->full, false, memory_order_relaxed);
-	if (!atomic_load_explicit(&f->full, memory_order_relaxed) ||
-	    sketch_count(&f->sketch, key) >= 1 + visits)
+	if (!atomic_load_explicit(&f->full, memory_order_relaxed))
+		return true;
+	if ((sketch_count(&f->sketch, key) - visits) * FREQ_ONE > freq_bar(f))
 		return true;
 	turn = atomic_load_explicit(&f->sketch.touches, memory_order_relaxed) >> 16;
 	return hash_mix64(key + turn) % FREQ_LUCK == 0;
@@ -80,20 +90,27 @@ static bool freq_admit(struct policy *p, uint64_t key, unsigned used_percent, un
 
 static bool freq_hot(struct policy *p, uint64_t key)
 {
-	return sketch_count(&container_of(p, struct freq, policy)->sketch, key) >= FREQ_KEEP;
+	return sketch_count(&container_of(p, struct freq, policy)->sketch, key) >= FREQ_WRITE;
 }
 
 static enum flash_verdict freq_reclaim(struct policy *p, uint64_t key, uint64_t stamp,
 				       unsigned pressure)
 {
 	struct freq *f = container_of(p, struct freq, policy);
-	unsigned n = sketch_count(&f->sketch, key);
-	bool young = atomic_load_explicit(&f->sketch.touches, memory_order_relaxed) < f->lines;
+	unsigned n = sketch_count(&f->sketch, key) * FREQ_ONE, bar = freq_bar(f);
+	uint64_t touches = atomic_load_explicit(&f->sketch.touches, memory_order_relaxed);
+	unsigned coin = (unsigned)(hash_mix64(key + stamp) % FREQ_ONE);
 
-	(void)stamp;
-	if (n < (young ? 0 : FREQ_KEEP) + pressure)
+	/* lost updates are no harm */
+	atomic_store_explicit(&f->bar, bar + n / FREQ_SPEED - bar / FREQ_SPEED, memory_order_relaxed);
+	if (touches < f->lines)
+		bar = 0;
+	else if (bar < FREQ_ONE)
+		bar = FREQ_ONE; /* what nobody asks for goes first */
+	bar += pressure * FREQ_ONE;
+	if (n + coin < bar + FREQ_ONE / 2 && bar)
 		return FLASH_DROP;
-	return n >= FREQ_HOT + pressure ? FLASH_KEEP_HOT : FLASH_KEEP_COLD;
+	return n >= 2 * bar ? FLASH_KEEP_HOT : FLASH_KEEP_COLD;
 }
 
 const struct policy_ops policy_freq = {

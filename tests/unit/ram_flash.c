@@ -496,16 +496,57 @@ static int ram_ctl_walk(struct flash *f, enum flash_ctl kind,
 	return stop;
 }
 
+struct ram_extents {
+	struct flash_extent *items;
+	size_t count;
+	uint64_t file, sector;
+};
+
+static void ram_extent_one(struct htab_node *h, void *arg)
+{
+	struct ram_extents *x = arg;
+	struct ram_sector *s = container_of(h, struct ram_sector, node);
+
+	if (s->file > x->file || (s->file == x->file && s->sector >= x->sector))
+		x->items[x->count++] = (struct flash_extent){.kind = FLASH_WALK_DATA,
+							     .file = s->file,
+							     .sector = s->sector,
+							     .count = 1,
+							     .stamp = s->stamp,
+							     .epoch = s->epoch,
+							     .dirty = s->flags & FLASH_DIRTY};
+}
+
+static int ram_extent_order(const void *a, const void *b)
+{
+	const struct flash_extent *x = a, *y = b;
+
+	if (x->file != y->file)
+		return x->file < y->file ? -1 : 1;
+	return x->sector < y->sector ? -1 : x->sector > y->sector;
+}
+
+/* Data only: no tombstones or marks are kept. */
 static int ram_walk(struct flash *f, enum flash_kind kind, uint64_t file, uint64_t sector,
 		    int (*fn)(void *arg, const struct flash_extent *e), void *arg)
 {
-	(void)f;
-	(void)kind;
-	(void)file;
-	(void)sector;
-	(void)fn;
-	(void)arg;
-	return 0; /* the cache does not walk data */
+	struct ram_flash *r = ram_of(f);
+	struct ram_extents x = {.file = file, .sector = sector};
+	size_t i;
+	int stop = 0;
+
+	if (kind != FLASH_WALK_DATA)
+		return 0;
+	pthread_mutex_lock(&r->lock);
+	x.items = calloc(r->now.sectors.count + 1, sizeof(*x.items));
+	gild_assert(x.items);
+	htab_each(&r->now.sectors, ram_extent_one, &x);
+	pthread_mutex_unlock(&r->lock);
+	qsort(x.items, x.count, sizeof(*x.items), ram_extent_order);
+	for (i = 0; i < x.count && !stop; i++)
+		stop = fn(arg, &x.items[i]);
+	free(x.items);
+	return stop;
 }
 
 static void ram_set_reclaim(struct flash *f, flash_reclaim_fn fn, void *arg)

@@ -396,6 +396,46 @@ START_TEST(unlinked_files_live_on_and_leave_nothing)
 }
 END_TEST
 
+START_TEST(records_without_lines_are_swept)
+{
+	struct env e;
+	struct cnode *n;
+	char name[16];
+	unsigned i;
+
+	env_make(&e, 0);
+	n = start_warm(&e);
+	for (i = 0; i < 50; i++) {
+		struct cnode *m;
+
+		snprintf(name, sizeof(name), "s%u", i);
+		env_put(&e, name, data, 100);
+		env_age(&e, name);
+		m = env_lookup(&e, name);
+		env_warm(&e, m);
+		e.flash->ops->trim(e.flash, m->number, 0, FLASH_TO_END, cache_stamp(e.c));
+		if (i == 49)
+			env_warm(&e, m); /* again, with the record that is there */
+		env_forget(&e, m);
+	}
+	ck_assert_ok(cache_flush(e.c));
+	ck_assert_int_eq(ram_flash_records(e.ram, FLASH_CTL_FILE), 51);
+	csweep_run(e.c);
+	ck_assert_int_eq(ram_flash_records(e.ram, FLASH_CTL_FILE), 2);
+	expect_hit(&e, "f", "it has lines");
+	/* a file that believes it has a record still */
+	e.flash->ops->trim(e.flash, n->number, 0, FLASH_TO_END, cache_stamp(e.c));
+	csweep_run(e.c);
+	ck_assert_int_eq(ram_flash_records(e.ram, FLASH_CTL_FILE), 1);
+	env_warm(&e, n);
+	ck_assert_int_eq(ram_flash_records(e.ram, FLASH_CTL_FILE), 2);
+	env_forget(&e, n);
+	env_restart(&e);
+	expect_hit(&e, "f", "after a remount");
+	env_free(&e);
+}
+END_TEST
+
 /* ext4 gives the inode number of a removed file to the next one made. */
 START_TEST(a_reused_inode_shows_no_old_bytes)
 {
@@ -493,6 +533,7 @@ int main(void)
 	tcase_add_test(t, new_files_cost_flash_nothing);
 	tcase_add_test(t, one_flush_a_quiet_period);
 	tcase_add_test(t, unlinked_files_live_on_and_leave_nothing);
+	tcase_add_test(t, records_without_lines_are_swept);
 	tcase_add_test(t, a_reused_inode_shows_no_old_bytes);
 	tcase_add_test(t, replacing_and_exchanging);
 	tcase_add_test(t, read_only_refuses);
