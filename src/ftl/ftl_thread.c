@@ -42,7 +42,8 @@ int ftl_thread_round(struct ftl *f)
 		done |= gc && err > 0;
 		/* Several victims share a checkpoint. */
 	} while (gc && err > 0 && f->running);
-	if (err >= 0)
+	/* GC met the end of its room: the checkpoint makes more. */
+	if (err >= 0 || err == -ENOSPC)
 		err = thread_footers(f);
 	if (err)
 		return err;

@@ -244,6 +244,44 @@ START_TEST(test_drop_and_recover)
 }
 END_TEST
 
+/* A full card, stopped again and again, also in the middle of GC: partly filled blocks are won back. */
+START_TEST(test_restarts)
+{
+	struct cache c = {.keep_below = 0};
+	uint64_t line = 0;
+	struct rig r;
+
+	rig_init(&r, 20, true);
+	c.r = &r;
+	r.f->ops->set_reclaim(r.f, cache_reclaim, &c);
+	ck_assert_int_eq(rig_write(&r, 9, 0, 150, 3, true), 0);
+	for (; line < 120; line++)
+		ck_assert_int_eq(write_gc(&r, 1, line * 16, 16, 3, false), 0);
+	for (unsigned turn = 0; turn < 60; turn++) {
+		if (turn % 2)
+			media_fault_cut_at(r.fault, media_fault_calls(r.fault) + 1 + turn % 17);
+		for (unsigned i = 0; i < 3 && !media_fault_is_cut(r.fault); i++, line++) {
+			int err = rig_write(&r, 1, line * 16, 16, 3, false);
+
+			for (int k = 0; k < 20 && err == -ENOSPC && !ftl_step(r.f); k++)
+				err = rig_write(&r, 1, line * 16, 16, 3, false);
+			ck_assert(!err || media_fault_is_cut(r.fault));
+			if (i == 1)
+				r.f->ops->ctl_put(r.f, 1, (const uint8_t *)"a key of a file.", "v", 1,
+						  r.stamp++);
+			r.f->ops->flush(r.f);
+		}
+		r.f->ops->close(r.f);
+		media_fault_restore(r.fault, MEDIA_KEEP_PREFIX);
+		media_fault_cut_at(r.fault, 0);
+		rig_open(&r);
+		r.f->ops->set_reclaim(r.f, cache_reclaim, &c);
+		rig_expect(&r, 9, 0, 150, 3);
+	}
+	rig_done(&r);
+}
+END_TEST
+
 static int count_one(void *arg, const struct flash_extent *e)
 {
 	(void)e;
@@ -347,6 +385,7 @@ int main(void)
 	tcase_add_test(t, test_dirty);
 	tcase_add_test(t, test_volume);
 	tcase_add_test(t, test_drop_and_recover);
+	tcase_add_test(t, test_restarts);
 	tcase_add_test(t, test_tombstones_retire);
 	tcase_add_test(t, test_shrink);
 	srunner_run_all(r, CK_ENV);
