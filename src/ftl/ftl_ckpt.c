@@ -70,6 +70,7 @@ static void ckpt_row(const struct ftl_eb *eb, struct ckpt_row *r)
 	r->m.live = eb->live;
 	r->m.waste = eb->waste;
 	r->m.min_dead = eb->min_dead;
+	r->m.first_lsn = eb->first_lsn;
 	r->m.end_lsn = eb->end_lsn;
 	r->m.age = eb->age;
 	r->m.max_stamp = eb->max_stamp;
@@ -256,7 +257,9 @@ static int ckpt_put_tombs(struct meta_txn *t, const struct ftl_overlay *o)
 	int err = 0;
 
 	for (size_t i = 0; i < o->ntombs && !err; i++) {
-		struct ftl_tombvalue v = {.pos = o->tombs[i].pos, .stamp = o->tombs[i].stamp};
+		struct ftl_tombvalue v = {
+			.pos = o->tombs[i].pos, .stamp = o->tombs[i].stamp, .lsn = o->tombs[i].lsn,
+		};
 		uint8_t key[25];
 
 		ftl_tomb_key(&o->tombs[i].key, key);
@@ -485,7 +488,7 @@ bool ftl_ckpt_due(struct ftl *f, uint64_t now)
 	}
 	if (f->failed || f->opt.readonly)
 		return false;
-	return f->log_bytes >= bytes ||
+	return f->log_bytes >= bytes || f->tombs_due ||
 	       f->cur->lines.count + f->cur->ctl.count + f->cur->ntombs >= lines ||
 	       (f->npending && f->nfree < f->space.low_water &&
 		(!ftl_gc_wanted(f) || f->nfree <= f->space.reserve_gc + f->space.reserve_ctl)) ||
@@ -571,8 +574,12 @@ int ftl_ckpt_erase(struct ftl *f)
 		ftl_eb_set_state(f, eb, EB_FREE);
 		ftl_gc_unstick(f);
 	}
-	if (n && !err)
+	if (!err && (n || f->tombs_due))
 		ftl_tomb_retire(f);
+	if (!err && f->tombs_due) {
+		f->tombs_due = false;
+		f->ctl_due = f->ctl_deletions > 0;
+	}
 	lock_cond_broadcast(&f->cond);
 	lock_release(&f->lock);
 	return err;

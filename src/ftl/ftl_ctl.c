@@ -165,7 +165,15 @@ int ftl_ctl_append(struct ftl *f, enum ftl_class cls, const struct ftl_ctlkey *k
 	h.payload_crc = hash_crc32c(0, buf, len);
 	h.payload_hash = hash_64(buf, len);
 	err = ftl_log_append(f, source ? FTL_RELOCATED : FTL_HOST_HOT, cls, &h, buf, &m->pos);
+	if (!source)
+		m->lsn = f->next_lsn;
 	return err ? err : ftl_ctl_set(f, k, old, m, value, false);
+}
+
+/* Lock held. Below this an EB that is open was opened for what makes space. */
+static bool ctl_may_put(const struct ftl *f, enum ftl_class cls)
+{
+	return cls == FTL_FOR_CTL || f->nfree >= f->space.reserve_gc + f->space.reserve_ctl / 2;
 }
 
 int ftl_ctl_put(struct ftl *f, unsigned kind, const uint8_t *key, const void *value, size_t len,
@@ -173,6 +181,8 @@ int ftl_ctl_put(struct ftl *f, unsigned kind, const uint8_t *key, const void *va
 {
 	struct ftl_ctlkey k = {.kind = (uint8_t)kind};
 	struct ftl_ctlmeta old, m = {.stamp = stamp, .len = (uint32_t)len, .deleted = !len};
+	bool marks = kind == FLASH_CTL_CARD || kind == FLASH_CTL_MEMBER; /* a handful */
+	enum ftl_class cls = len && !marks ? FTL_FOR_PUT : FTL_FOR_CTL;
 	int err;
 
 	if (!kind || kind >= FLASH_CTL_KINDS || len > FLASH_CTL_VALUE)
@@ -184,8 +194,10 @@ int ftl_ctl_put(struct ftl *f, unsigned kind, const uint8_t *key, const void *va
 		err = ftl_ctl_find(f, &k, &old, NULL);
 		if (!err && old.stamp > stamp)
 			break;
-		if (!err || err == -ENOENT)
-			err = ftl_ctl_append(f, FTL_FOR_CTL, &k, err ? NULL : &old, &m, value,
+		if ((!err || err == -ENOENT) && !ctl_may_put(f, cls))
+			err = -ENOSPC;
+		else if (!err || err == -ENOENT)
+			err = ftl_ctl_append(f, cls, &k, err ? NULL : &old, &m, value,
 					     FTL_POS_NONE);
 	} while (err == -ENOSPC && ftl_gc_wait(f));
 	ftl_log_write_ready(f);
@@ -359,7 +371,7 @@ static int ctl_retire_one(void *arg, const struct ftl_ctlkey *k, const struct ft
 	lock_acquire(&f->lock);
 	err = ftl_ctl_find(f, k, &old, NULL);
 	m = old;
-	if (!err && old.deleted && old.stamp < ftl_eb_min_dead(f))
+	if (!err && old.deleted && !ftl_eb_guarded(f, old.stamp, old.lsn))
 		err = ftl_ctl_set(f, k, &old, &m, NULL, true);
 	lock_release(&f->lock);
 	return err == -ENOENT ? 0 : err;

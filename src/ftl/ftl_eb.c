@@ -134,6 +134,15 @@ uint64_t ftl_eb_min_dead(struct ftl *f)
 	return min;
 }
 
+bool ftl_eb_guarded(struct ftl *f, uint64_t stamp, uint64_t lsn)
+{
+	for (uint32_t i = 0; i < f->geom.ebs; i++)
+		if (f->ebs[i].state != EB_FREE && f->ebs[i].first_lsn < lsn &&
+		    f->ebs[i].min_dead <= stamp)
+			return true;
+	return false;
+}
+
 struct ftl_eb *ftl_eb_take(struct ftl *f)
 {
 	struct ftl_eb *best = NULL;

@@ -20,7 +20,7 @@ void ftl_space(const struct ftl_geom *g, uint32_t op_percent, struct ftl_space *
 	uint32_t ebs;
 
 	out->reserve_gc = 2;
-	out->reserve_ctl = share;
+	out->reserve_ctl = share > 3 ? share : 3; /* GC's open EB, new records, what makes space */
 	out->low_water = out->reserve_gc + out->reserve_ctl + share;
 	out->high_water = out->low_water + share;
 	ebs = g->ebs - out->low_water - FTL_STREAMS;

@@ -15,8 +15,9 @@
  * or many rounds gained no EB, GC is stuck: until something dies, is cleaned, or (at most once a
  * second) a write meets -ENOSPC.
  *
- * Too many tombstones: they retire when nothing older than they is dead in any EB, so then the EB
- * with the oldest dead record is taken, until there is none.
+ * Too many tombstones: they retire when nothing older than they is dead in any EB opened before them,
+ * so then the EB with the oldest dead record is taken, until there is none (what is copied meanwhile
+ * goes to younger EBs, so that comes).
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -63,7 +64,8 @@ bool ftl_gc_wait(struct ftl *f)
 	uint64_t until = clock_mono_ns() + GC_WAIT_NS, erases = f->c.erases;
 
 	/* Unlike data, what frees space is worth waiting for, if anybody is at work. */
-	while (f->running && !f->failed && !f->gc_stuck && f->c.erases == erases) {
+	while (f->running && !f->failed && f->c.erases == erases &&
+	       (!f->gc_stuck || f->gc_tombs || f->tombs_due)) {
 		ftl_kick(f);
 		if (!lock_cond_wait_until(&f->cond, &f->lock, until))
 			return false;
@@ -151,7 +153,15 @@ static struct ftl_eb *gc_pick(struct ftl *f, bool *starved)
 	return best;
 }
 
-/* Lock held: the CLOSED EB with the oldest dead record that a tombstone may guard against. */
+/* Has it what the tombstones there were at gc_tombs_lsn may hold back? */
+static bool gc_is_old(const struct ftl *f, const struct ftl_eb *eb)
+{
+	return eb->first_lsn < f->gc_tombs_lsn && eb->min_dead <= f->max_tomb_stamp;
+}
+
+/* Lock held: the EB with the oldest dead record that a tombstone may guard against. Open ones come
+ * last: a stream that is rarely written has its EB for long. Without any the turn is over: after the
+ * next checkpoint those tombstones may go. */
 static struct ftl_eb *gc_pick_oldest(struct ftl *f)
 {
 	uint64_t room = gc_room(f);
@@ -160,12 +170,23 @@ static struct ftl_eb *gc_pick_oldest(struct ftl *f)
 	for (uint32_t i = 0; i < f->geom.ebs; i++) {
 		struct ftl_eb *eb = &f->ebs[i];
 
-		if (eb->state == EB_CLOSED && eb->min_dead <= f->max_tomb_stamp &&
-		    gc_need(eb) <= room && (!best || eb->min_dead < best->min_dead))
+		if (eb->state == EB_CLOSED && gc_is_old(f, eb) && gc_need(eb) <= room &&
+		    (!best || eb->min_dead < best->min_dead))
 			best = eb;
 	}
-	if (!best)
+	for (int s = 0; s < FTL_STREAMS && !best; s++) {
+		struct ftl_eb *eb = f->heads[s].eb;
+
+		if (!eb || !gc_is_old(f, eb))
+			continue;
+		ftl_log_close_head(f, s);
+		if (gc_need(eb) <= gc_room(f))
+			best = eb;
+	}
+	if (!best) {
 		f->gc_tombs = false;
+		f->tombs_due = true;
+	}
 	return best;
 }
 
@@ -286,6 +307,8 @@ static struct ftl_eb *gc_choose_space(struct ftl *f)
 	if (eb || !(starved && f->npending)) {
 		f->gc_stuck = true;
 		f->gc_stuck_since = clock_mono_ns();
+		/* Tombstones that could go may be what takes the space. */
+		f->tombs_due |= ftl_tomb_bytes(f) >= f->geom.logical / 4;
 		lock_cond_broadcast(&f->cond);
 	}
 	return NULL;
@@ -335,17 +358,10 @@ static int gc_round_locked(struct ftl *f)
 	if (!g.s)
 		return -ENOMEM;
 	while (!err) {
-		bool tombs;
-
 		lock_acquire(&f->lock);
-		tombs = f->gc_tombs;
 		g.eb = gc_choose(f, &g);
-		tombs &= !f->gc_tombs;
 		lock_release(&f->lock);
-		/* Nothing old is dead any more: deletions that lie elsewhere may go, too. */
-		if (tombs && f->ctl_deletions)
-			err = ftl_ctl_retire(f);
-		if (!g.eb || err)
+		if (!g.eb)
 			break;
 		err = gc_victim(f, &g);
 		lock_acquire(&f->lock);

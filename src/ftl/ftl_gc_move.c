@@ -7,7 +7,7 @@
  *   data, kept    copied as it is, payload CRC included, with a header of the current masks; where a
  *                 quarter of its sectors is dead, what is left is compressed anew, run by run
  *   data, damaged (not: unreadable, then the EB stays) clean sectors are dropped; of dirty ones a record is kept that says they are lost
- *   tombstones    copied; retired when their stamp is below every min_dead
+ *   tombstones    copied; retired when they hold back nothing (invariant 3)
  *   control       copied; deletions retired likewise
  *
  * Every step looks the map up again under the lock before it changes anything.
@@ -339,7 +339,7 @@ static int gc_tomb(struct gc *g, const struct ftl_media_index *x, const uint8_t 
 	ftl_log_throttle(g->f);
 	t = ftl_tomb_find(g->f, &k);
 	if (t && t->pos == gc_pos(g, x)) {
-		if (t->stamp < ftl_eb_min_dead(g->f))
+		if (!ftl_eb_guarded(g->f, t->stamp, t->lsn))
 			err = ftl_tomb_remove(g->f, t);
 		else
 			err = ftl_range_append(g->f, FTL_FOR_GC, &k, t->stamp, t->pos);
@@ -364,7 +364,7 @@ static int gc_ctl(struct gc *g, const struct ftl_media_index *x, const uint8_t *
 	err = ftl_ctl_find(g->f, &k, &old, NULL);
 	if (!err && old.pos == gc_pos(g, x)) {
 		m = old;
-		if (old.deleted && old.stamp < ftl_eb_min_dead(g->f))
+		if (old.deleted && !ftl_eb_guarded(g->f, old.stamp, old.lsn))
 			err = ftl_ctl_set(g->f, &k, &old, &m, payload + sizeof(c), true);
 		else
 			err = ftl_ctl_append(g->f, FTL_FOR_GC, &k, &old, &m, payload + sizeof(c),

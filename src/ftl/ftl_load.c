@@ -72,6 +72,7 @@ static int load_eb(void *arg, const struct meta_buf *key, const struct meta_buf 
 	eb->waste = m.waste;
 	f->live_bytes += m.live;
 	eb->min_dead = m.min_dead;
+	eb->first_lsn = m.first_lsn;
 	eb->end_lsn = m.end_lsn;
 	eb->age = m.age;
 	eb->max_stamp = m.max_stamp;

@@ -129,6 +129,8 @@ static bool log_may_open(const struct ftl *f, enum ftl_class cls)
 		return f->nfree > 0;
 	case FTL_FOR_CTL:
 		return f->nfree > f->space.reserve_gc;
+	case FTL_FOR_PUT:
+		return f->nfree > f->space.reserve_gc + f->space.reserve_ctl / 2;
 	default:
 		return f->nfree > f->space.reserve_gc + f->space.reserve_ctl;
 	}

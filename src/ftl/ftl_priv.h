@@ -16,8 +16,9 @@
  *     after its ERASED header is durable.
  *  2. A checkpoint is committed only after a media flush that covered the log up to its position.
  *  3. Every record in the log that is not what the map says (dead, or with other masks) has a stamp
- *     >= min_dead of its EB, until the EB is FREE. So a tombstone older than every min_dead guards
- *     against nothing and may go.
+ *     >= min_dead of its EB, until the EB is FREE. A tombstone (or a control record's deletion) holds
+ *     back records that were appended before it took effect: once no EB that was opened before then
+ *     has a min_dead up to its stamp, it guards against nothing and may go.
  *  4. A clean extent is dropped without a record only if no older version of its sectors can be in
  *     the log: FTL_X_OLDER is not set, or its stamp is below every min_dead. Else the drop is a
  *     tombstone with the extent's stamp. (A silently dropped extent can reappear after a recovery;
@@ -239,6 +240,7 @@ struct ftl_ctlmeta { /* head of a control record in LMDB, its value follows */
 	ftl_pos pos;
 	uint64_t stamp;
 	uint32_t len, deleted;
+	uint64_t lsn; /* deleted: next lsn when it took effect */
 	uint32_t crc, pad; /* in LMDB: of key, this and the value */
 };
 
@@ -265,6 +267,7 @@ struct ftl_tomb {
 	struct htab_node node; /* by file and line, or by file if it spans several */
 	struct ftl_tombkey key;
 	uint64_t stamp;
+	uint64_t lsn; /* next one when all of its range had been dealt with */
 	ftl_pos pos;
 	struct ftl_tombfile *owner;
 	struct ftl_tomb *next, *prev; /* of the same file */
@@ -272,13 +275,13 @@ struct ftl_tomb {
 
 struct ftl_tombvalue { /* in LMDB */
 	ftl_pos pos;
-	uint64_t stamp;
+	uint64_t stamp, lsn;
 	uint32_t crc, pad;
 };
 
 struct ftl_tombchange {
 	struct ftl_tombkey key;
-	uint64_t stamp;
+	uint64_t stamp, lsn;
 	ftl_pos pos; /* FTL_POS_NONE: removed */
 };
 
@@ -307,7 +310,7 @@ struct ftl_state { /* the one value of the state table */
 };
 
 struct ftl_ebmeta { /* an EB in the ebs table */
-	uint64_t seq, live, waste, min_dead, end_lsn, age, max_stamp;
+	uint64_t seq, live, waste, min_dead, first_lsn, end_lsn, age, max_stamp;
 	uint32_t erase_count, stream, used, records;
 	uint32_t state, footer, drops, crc;
 };
@@ -355,7 +358,10 @@ struct ftl {
 	flash_reclaim_fn reclaim;
 	void *reclaim_arg;
 	bool gc_filling;    /* below the high water mark on the way up */
-	bool gc_tombs;      /* too many tombstones: make them retire */
+	bool gc_tombs;      /* too many tombstones: make them retire, .. */
+	uint64_t gc_tombs_lsn; /* .. those there were at this lsn */
+	bool tombs_due;     /* a checkpoint, after which some may */
+	bool ctl_due;       /* the same for deletions */
 	uint32_t gc_best;   /* most FREE and PENDING EBs seen since a host stream took one, .. */
 	unsigned gc_futile; /* .. and rounds since that gained none */
 	bool gc_stuck;      /* no victim gains enough; cleared by any change */
@@ -413,6 +419,8 @@ void ftl_eb_sub(struct ftl *f, ftl_pos pos, uint32_t bytes, uint64_t stamp);
 /* The same for records that cannot resurrect anything: tombstones. */
 void ftl_eb_sub_tomb(struct ftl *f, ftl_pos pos, uint32_t bytes);
 uint64_t ftl_eb_min_dead(struct ftl *f); /* over all EBs */
+/* May there be anything that a tombstone or deletion holds back (invariant 3)? */
+bool ftl_eb_guarded(struct ftl *f, uint64_t stamp, uint64_t lsn);
 struct ftl_eb *ftl_eb_take(struct ftl *f); /* the least worn FREE one or NULL */
 uint32_t ftl_eb_limit(const struct ftl *f, uint32_t records); /* logical end of record space */
 int ftl_eb_index_add(struct ftl_eb *eb, const struct ftl_media_index *x); /* -ENOMEM */
@@ -420,7 +428,9 @@ void ftl_eb_free_index(struct ftl_eb *eb);
 
 /* ---- log (ftl_log.c) ---- */
 
-enum ftl_class { FTL_FOR_DATA, FTL_FOR_CTL, FTL_FOR_GC };
+/* New control records (PUT) leave half of their reserve to what makes space: trims, mark_cleans,
+ * deletions (CTL). */
+enum ftl_class { FTL_FOR_DATA, FTL_FOR_PUT, FTL_FOR_CTL, FTL_FOR_GC };
 
 /* Lock held, may be dropped: waits while too many chunks are on their way. */
 void ftl_log_throttle(struct ftl *f);
@@ -482,6 +492,7 @@ int ftl_tomb_load(struct ftl *f); /* from LMDB; no lock */
 struct ftl_tomb *ftl_tomb_find(struct ftl *f, const struct ftl_tombkey *k);
 int ftl_tomb_move(struct ftl *f, struct ftl_tomb *t, ftl_pos pos); /* GC copied it */
 int ftl_tomb_remove(struct ftl *f, struct ftl_tomb *t);
+int ftl_tomb_settle(struct ftl *f, const struct ftl_tombkey *k, uint64_t stamp); /* lsn is now */
 int ftl_tomb_rescue(struct ftl *f, uint64_t seq); /* logs again those of an EB; no lock */
 void ftl_tomb_retire(struct ftl *f); /* those that have nothing to hold back any more */
 /* Sectors of a line's `mask` under a tombstone of this type with stamp >= `stamp`. */
@@ -489,6 +500,7 @@ uint16_t ftl_tomb_cover(struct ftl *f, unsigned type, uint64_t file, uint64_t li
 			uint64_t stamp);
 /* Lock held: one tombstone or deletion more. Too many: GC makes them superfluous. */
 void ftl_tomb_pressure(struct ftl *f, uint64_t stamp);
+uint64_t ftl_tomb_bytes(const struct ftl *f); /* lock held: what they take, deletions too */
 void ftl_tomb_key(const struct ftl_tombkey *k, uint8_t out[25]);
 int ftl_tomb_list(struct ftl *f, struct ftl_tomb **out, size_t *n); /* sorted copy; caller frees */
 void ftl_tomb_destroy(struct ftl *f);

@@ -97,6 +97,7 @@ int ftl_range_log(struct ftl *f, unsigned type, uint64_t file, uint64_t first, u
 		  uint64_t stamp)
 {
 	struct ftl_tombkey k = {.type = (uint8_t)type, .file = file, .first = first, .count = count};
+	uint64_t copied;
 	int err;
 
 	if (!count || first > FLASH_SECTOR_MAX)
@@ -113,10 +114,14 @@ int ftl_range_log(struct ftl *f, unsigned type, uint64_t file, uint64_t first, u
 		return err;
 	}
 	f->busy++;
+	copied = f->c.gc_copied_bytes;
 	f->c.trims += type == FTL_REC_TRIM;
 	lock_release(&f->lock);
 	err = ftl_range_apply(f, type, file, first, count, stamp);
 	lock_acquire(&f->lock);
+	/* GC may have copied a line before its turn came: the copy is held back, too. */
+	if (!err && copied != f->c.gc_copied_bytes)
+		err = ftl_tomb_settle(f, &k, stamp);
 	if (!--f->busy && f->freezing)
 		lock_cond_broadcast(&f->cond);
 	ftl_log_write_ready(f);

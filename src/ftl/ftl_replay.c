@@ -101,6 +101,7 @@ static int replay_ctl(struct ftl *f, const struct ftl_found *r, const uint8_t *p
 {
 	struct ftl_ctlmeta old, m = {
 		.pos = FTL_POS(r->eb->seq, r->x.offset), .stamp = r->x.stamp,
+		.lsn = f->next_lsn,
 		.deleted = r->x.type == FTL_REC_CTL_DEL,
 	};
 	struct ftl_media_ctl c;

@@ -28,14 +28,16 @@ static int thread_footers(struct ftl *f)
 /* 1: something was done and there may be more. */
 int ftl_thread_round(struct ftl *f)
 {
-	bool gc, due;
+	bool gc, due, ctl;
 	int err = 0, done = 0;
 
 	do {
 		lock_acquire(&f->lock);
 		if (!f->running)
 			ftl_gc_retry(f, true);
-		gc = ftl_gc_wanted(f);
+		/* Not on to the last EB: what is pending comes first. */
+		gc = ftl_gc_wanted(f) &&
+		     !(done && f->npending && f->nfree <= f->space.reserve_gc + f->space.reserve_ctl);
 		lock_release(&f->lock);
 		if (gc)
 			err = ftl_gc_round(f);
@@ -54,6 +56,12 @@ int ftl_thread_round(struct ftl *f)
 		err = ftl_ckpt_run(f, false);
 		done = 1;
 	}
+	lock_acquire(&f->lock);
+	ctl = !err && f->ctl_due;
+	f->ctl_due &= !ctl;
+	lock_release(&f->lock);
+	if (ctl)
+		err = ftl_ctl_retire(f);
 	return err ? err : done;
 }
 

@@ -80,7 +80,8 @@ static struct ftl_tombfile *tomb_file(struct ftl *f, uint64_t file)
 	return NULL;
 }
 
-static int tomb_note(struct ftl *f, const struct ftl_tombkey *k, uint64_t stamp, ftl_pos pos)
+static int tomb_note(struct ftl *f, const struct ftl_tombkey *k, uint64_t stamp, uint64_t lsn,
+		     ftl_pos pos)
 {
 	struct ftl_overlay *o = f->cur;
 
@@ -93,9 +94,16 @@ static int tomb_note(struct ftl *f, const struct ftl_tombkey *k, uint64_t stamp,
 		o->tombs = p;
 		o->tombs_cap = cap;
 	}
-	o->tombs[o->ntombs++] = (struct ftl_tombchange){.key = *k, .stamp = stamp, .pos = pos};
+	o->tombs[o->ntombs++] = (struct ftl_tombchange){
+		.key = *k, .stamp = stamp, .lsn = lsn, .pos = pos,
+	};
 	ftl_changed(f);
 	return 0;
+}
+
+uint64_t ftl_tomb_bytes(const struct ftl *f)
+{
+	return (f->tombs.count + f->ctl_deletions) * TOMB_COST;
 }
 
 void ftl_tomb_pressure(struct ftl *f, uint64_t stamp)
@@ -104,16 +112,18 @@ void ftl_tomb_pressure(struct ftl *f, uint64_t stamp)
 
 	if (stamp > f->max_tomb_stamp)
 		f->max_tomb_stamp = stamp;
-	/* More than 1/64 of the space, or too much memory: GC turns to what they guard against. */
-	if (n % 64 || f->gc_tombs)
+	/* Half of what is reserved for them, or too much memory: GC turns to what they guard against. */
+	if (n % 64 || f->gc_tombs || f->tombs_due)
 		return;
-	if (n * TOMB_COST > f->geom.raw_bytes / 64 || f->tombs.count > TOMBS_MOST) {
+	if (ftl_tomb_bytes(f) > f->geom.raw_bytes / 128 || f->tombs.count > TOMBS_MOST) {
 		f->gc_tombs = true;
+		f->gc_tombs_lsn = f->next_lsn;
 		ftl_kick(f);
 	}
 }
 
-static int tomb_insert(struct ftl *f, const struct ftl_tombkey *k, uint64_t stamp, ftl_pos pos)
+static int tomb_insert(struct ftl *f, const struct ftl_tombkey *k, uint64_t stamp, uint64_t lsn,
+		       ftl_pos pos)
 {
 	struct ftl_tombfile *o = tomb_file(f, k->file);
 	struct ftl_tomb *t = calloc(1, sizeof(*t));
@@ -131,6 +141,7 @@ static int tomb_insert(struct ftl *f, const struct ftl_tombkey *k, uint64_t stam
 	}
 	t->key = *k;
 	t->stamp = stamp;
+	t->lsn = lsn;
 	t->pos = pos;
 	t->owner = o;
 	t->next = o->tombs;
@@ -144,7 +155,7 @@ static int tomb_insert(struct ftl *f, const struct ftl_tombkey *k, uint64_t stam
 
 int ftl_tomb_remove(struct ftl *f, struct ftl_tomb *t)
 {
-	int err = tomb_note(f, &t->key, t->stamp, FTL_POS_NONE);
+	int err = tomb_note(f, &t->key, t->stamp, t->lsn, FTL_POS_NONE);
 
 	if (err)
 		return err;
@@ -164,31 +175,79 @@ int ftl_tomb_remove(struct ftl *f, struct ftl_tomb *t)
 	return 0;
 }
 
+struct tomb_guard { /* an EB; sorted by first_lsn, min_dead of all up to it */
+	uint64_t first_lsn, min_dead;
+};
+
 struct tomb_retire {
 	struct ftl *f;
-	uint64_t min_dead;
+	struct tomb_guard *v;
+	size_t n;
 	int err;
 };
+
+static int tomb_guard_cmp(const void *a, const void *b)
+{
+	const struct tomb_guard *x = a, *y = b;
+
+	return x->first_lsn < y->first_lsn ? -1 : x->first_lsn > y->first_lsn;
+}
+
+/* ftl_eb_guarded() for many. */
+static bool tomb_guarded(const struct tomb_retire *r, const struct ftl_tomb *t)
+{
+	size_t lo = 0, hi = r->n; /* the first with first_lsn >= lsn */
+
+	while (lo < hi) {
+		size_t mid = (lo + hi) / 2;
+
+		if (r->v[mid].first_lsn < t->lsn)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	return lo && r->v[lo - 1].min_dead <= t->stamp;
+}
 
 static void tomb_retire_one(struct htab_node *n, void *arg)
 {
 	struct ftl_tomb *t = container_of(n, struct ftl_tomb, node);
 	struct tomb_retire *r = arg;
 
-	if (!r->err && t->stamp < r->min_dead)
+	if (!r->err && !tomb_guarded(r, t))
 		r->err = ftl_tomb_remove(r->f, t);
 }
 
 void ftl_tomb_retire(struct ftl *f)
 {
-	struct tomb_retire r = {.f = f, .min_dead = ftl_eb_min_dead(f)};
+	struct tomb_retire r = {.f = f, .v = malloc(f->geom.ebs * sizeof(*r.v))};
 
+	if (!r.v)
+		return; /* another time */
+	for (uint32_t i = 0; i < f->geom.ebs; i++)
+		if (f->ebs[i].state != EB_FREE)
+			r.v[r.n++] = (struct tomb_guard){f->ebs[i].first_lsn, f->ebs[i].min_dead};
+	qsort(r.v, r.n, sizeof(*r.v), tomb_guard_cmp);
+	for (size_t i = 1; i < r.n; i++)
+		if (r.v[i - 1].min_dead < r.v[i].min_dead)
+			r.v[i].min_dead = r.v[i - 1].min_dead;
 	htab_each(&f->tombs, tomb_retire_one, &r);
+	free(r.v);
+}
+
+int ftl_tomb_settle(struct ftl *f, const struct ftl_tombkey *k, uint64_t stamp)
+{
+	struct ftl_tomb *t = ftl_tomb_find(f, k);
+
+	if (!t || t->stamp != stamp)
+		return 0;
+	t->lsn = f->next_lsn;
+	return tomb_note(f, &t->key, t->stamp, t->lsn, t->pos);
 }
 
 int ftl_tomb_move(struct ftl *f, struct ftl_tomb *t, ftl_pos pos)
 {
-	int err = tomb_note(f, &t->key, t->stamp, pos);
+	int err = tomb_note(f, &t->key, t->stamp, t->lsn, pos);
 
 	if (err)
 		return err;
@@ -254,9 +313,9 @@ int ftl_tomb_add(struct ftl *f, const struct ftl_tombkey *k, uint64_t stamp, ftl
 	err = tomb_hash(k) == tomb_wide_hash(k->file) ? tomb_subsume_file(f, k, stamp) :
 							tomb_subsume_line(f, k, stamp);
 	if (!err)
-		err = tomb_note(f, k, stamp, pos);
+		err = tomb_note(f, k, stamp, f->next_lsn, pos);
 	if (!err)
-		err = tomb_insert(f, k, stamp, pos);
+		err = tomb_insert(f, k, stamp, f->next_lsn, pos);
 	if (!err)
 		ftl_eb_add(f, pos, TOMB_BYTES);
 	return err;
@@ -320,7 +379,7 @@ static int tomb_load_one(void *arg, const struct meta_buf *key, const struct met
 	k.count = be64toh(be[2]);
 	if (!k.count || k.first > FLASH_SECTOR_MAX)
 		return -EUCLEAN;
-	return tomb_insert(l->f, &k, v.stamp, v.pos);
+	return tomb_insert(l->f, &k, v.stamp, v.lsn, v.pos);
 }
 
 int ftl_tomb_load(struct ftl *f)
