@@ -206,6 +206,7 @@ void ftl_scan_settle(struct ftl *f, struct ftl_eb *eb, uint64_t durable, uint64_
 {
 	uint32_t n = 0;
 
+	lock_acquire(&f->lock);
 	eb->used = FTL_BLOCK;
 	eb->max_stamp = eb->host_bytes = eb->gc_bytes = eb->pad_bytes = 0;
 	for (uint32_t i = 0; i < eb->records; i++) {
@@ -235,6 +236,7 @@ void ftl_scan_settle(struct ftl *f, struct ftl_eb *eb, uint64_t durable, uint64_
 		eb->idx[n++].pad = 0;
 	}
 	eb->records = n;
+	lock_release(&f->lock);
 }
 
 static int scan_raw(struct ftl *f, struct ftl_eb *eb)
