@@ -5,6 +5,7 @@
 #include <config.h>
 
 #include <errno.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,6 +16,7 @@
 #include "tools/gild.h"
 #include "tools/replay_result.h"
 #include "tools/report_html.h"
+#include "tools/report_tables.h"
 
 #define REPORT_MAX_RESULTS 64
 
@@ -162,6 +164,28 @@ static int report_write_file(const struct report *rep)
 	return err ? report_fail(path, err) : 0;
 }
 
+/* The page's first table for the terminal: the runs side by side, ratios to the first. */
+static void report_print(const struct report *rep)
+{
+	double first = 0;
+
+	printf("%-30s %9s %7s %9s %8s %9s %9s %9s %7s\n", "", "pages/s", "ratio", "hits/s", "MB/s",
+	       "page ms", "p99 ms", "first ms", "hit %");
+	for (size_t i = 0; i < rep->count; i++) {
+		struct report_figures f;
+		char hit[16] = "-";
+
+		report_figures_of(rep->results[i], &f);
+		if (i == 0)
+			first = f.pages_s;
+		if (isfinite(f.hit_rate))
+			snprintf(hit, sizeof(hit), "%.1f", f.hit_rate);
+		printf("%-30.30s %9.1f %6.2fx %9.0f %8.1f %9.2f %9.2f %9.2f %7s\n", rep->labels[i],
+		       f.pages_s, first > 0 ? f.pages_s / first : 0.0, f.hits_s, f.bytes_s / 1e6,
+		       f.page_ns / 1e6, f.page_p99_ns / 1e6, f.first_ns / 1e6, hit);
+	}
+}
+
 int cmd_report(int argc, char **argv)
 {
 	struct report rep = {0};
@@ -183,6 +207,8 @@ int cmd_report(int argc, char **argv)
 	}
 	if (!rc)
 		rc = report_write_file(&rep);
+	if (!rc && strcmp(rep.opt.output, "-") != 0)
+		report_print(&rep);
 	for (size_t i = 0; i < REPORT_MAX_RESULTS; i++) {
 		replay_result_destroy(rep.results[i]);
 		free(rep.labels[i]);
