@@ -277,6 +277,8 @@ static int card_flush(struct flash *f)
 			live++;
 		else if (atomic_load(&c->dirty_acked) != atomic_load(&c->dirty_safe))
 			r = -EIO;
+		else if (!r && !card->readonly)
+			r = card_out(card, i); /* another thread may still be marking it */
 	}
 	return live ? r : -EIO;
 }
@@ -350,6 +352,7 @@ static void card_stats(struct flash *f, struct flash_stats *out)
 		if (card_controller_stats(f, i, &s) == 0)
 			card_stats_add(out, &s);
 	}
+	out->unclean = out->unclean || card->unclean;
 }
 
 void card_will_close(struct flash *f)
@@ -434,6 +437,13 @@ static int card_close(struct flash *f)
 			r = card_dir_set_uneven(card->dir_fd, true);
 		result = r;
 	}
+	/* A controller that fails now has to be marked while the others are open. */
+	for (i = 0; i < card->n && !card_is_live(card, i); i++)
+		;
+	if (card->started && !card->readonly && i < card->n) {
+		r = card_flush(f);
+		result = result ? result : r;
+	}
 	for (i = 0; i < card->n; i++) {
 		struct card_controller *c = &card->c[i];
 		bool live = card_is_live(card, i);
@@ -500,8 +510,10 @@ int card_start(struct card *card, bool reconcile)
 	r = card_out_load(card);
 	if (r < 0)
 		return r;
+	card->started = true;
 	card_stats(&card->flash, &s);
-	if (!s.unclean && !reconcile)
+	card->unclean = s.unclean || reconcile;
+	if (!card->unclean)
 		return 0;
 	/* Until it is done, and if it cannot be, both legs are read: slower, not wrong. */
 	atomic_store(&card->uneven, true);

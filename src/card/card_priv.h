@@ -37,6 +37,8 @@ struct card {
 	/* constant after open */
 	unsigned n;
 	bool readonly;
+	bool unclean;               /* the last stop, of a controller or by the directory's account */
+	bool started;               /* every controller that is not out is open */
 	struct media *medium;       /* all controllers' regions are of it (card_open), else NULL */
 	int dir_fd, lock_fd;        /* of card_open, else -1 */
 	/* A control record may differ on its two legs: readers look at both. Set before controllers

@@ -176,9 +176,8 @@ int card_recover(const char *dir)
 	struct card_config cfg;
 	struct card *card;
 	char name[32];
-	bool uneven;
 	unsigned i;
-	int r, fd;
+	int r;
 
 	r = card_open_parts(&card, &cfg, dir, "gild recover", 0, false);
 	if (r < 0)
@@ -192,12 +191,7 @@ int card_recover(const char *dir)
 		card_abandon(card);
 		return r;
 	}
-	uneven = atomic_load(&card->uneven);
-	fd = fcntl(card->dir_fd, F_DUPFD_CLOEXEC, 0);
-	r = card->flash.ops->close(&card->flash);
-	if (fd >= 0 && r == 0 && !uneven)
-		card_dir_set_uneven(fd, false);
-	if (fd >= 0)
-		close(fd);
-	return r;
+	/* The mark of unevenness stays: that is how the next open learns that the stop was unclean, and
+	 * that stamps of lost records may be in use elsewhere. */
+	return card->flash.ops->close(&card->flash);
 }

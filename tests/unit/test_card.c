@@ -335,6 +335,55 @@ START_TEST(that_a_controller_is_out_is_durable_before_the_answer)
 }
 END_TEST
 
+START_TEST(a_flush_waits_for_a_mark_under_way)
+{
+	struct flash_health h;
+	unsigned i;
+
+	open_card(4, false);
+	ck_assert_ok(rig_write(rig.card, 7, 0, 256, 200, false));
+	ck_assert_ok(rig.card->ops->flush(rig.card));
+	/* As for a thread that flushes while another one, whose trim failed, has not marked it yet. */
+	atomic_store(&card_of(rig.card)->c[1].out, true);
+	ck_assert_ok(rig.card->ops->flush(rig.card));
+	for (i = 0; i < 4; i++)
+		media_fault_cut_at(rig.fault[i], media_fault_calls(rig.fault[i]) + 1);
+	rig_close(&rig);
+	for (i = 0; i < 4; i++) {
+		media_fault_event(rig.fault[i]);
+		media_fault_restore(rig.fault[i], MEDIA_KEEP_NONE);
+		media_fault_cut_at(rig.fault[i], 0);
+	}
+	ck_assert_ok(rig_open(&rig));
+	rig.card->ops->health(rig.card, &h);
+	ck_assert_int_eq(h.state, FLASH_DEGRADED);
+	ck_assert_int_eq(rig_read(rig.card, 7, line_of(1, 7) * 16), -1);
+	ck_assert_ok(rig_close(&rig));
+	rig_destroy(&rig);
+}
+END_TEST
+
+START_TEST(a_controller_that_fails_at_the_close_is_out)
+{
+	struct flash_health h;
+
+	open_card(4, false);
+	ck_assert_ok(rig_write(rig.card, 7, 0, 256, 200, false));
+	ck_assert_ok(rig.card->ops->flush(rig.card));
+	ck_assert_ok(rig.card->ops->trim(rig.card, 7, line_of(1, 7) * 16, 1, 501));
+	media_fault_kill(rig.fault[1], true);
+	rig_close(&rig);
+	media_fault_kill(rig.fault[1], false);
+	media_fault_restore(rig.fault[1], MEDIA_KEEP_NONE);
+	ck_assert_ok(rig_open(&rig));
+	rig.card->ops->health(rig.card, &h);
+	ck_assert_int_eq(h.state, FLASH_DEGRADED);
+	ck_assert_int_eq(rig_read(rig.card, 7, line_of(1, 7) * 16), -1);
+	ck_assert_ok(rig_close(&rig));
+	rig_destroy(&rig);
+}
+END_TEST
+
 START_TEST(lost_dirty_sectors_fail_every_later_flush)
 {
 	struct flash *f;
@@ -423,6 +472,8 @@ int main(void)
 	tcase_add_test(t, statistics_are_sums);
 	tcase_add_test(t, the_card_goes_on_without_a_controller);
 	tcase_add_test(t, that_a_controller_is_out_is_durable_before_the_answer);
+	tcase_add_test(t, a_flush_waits_for_a_mark_under_way);
+	tcase_add_test(t, a_controller_that_fails_at_the_close_is_out);
 	tcase_add_test(t, lost_dirty_sectors_fail_every_later_flush);
 	tcase_add_test(t, with_both_copies_gone_a_record_is_not_absent);
 	tcase_add_test(t, nobody_left_means_every_update_fails);

@@ -400,6 +400,7 @@ static void check_filled(uint32_t lost)
 
 START_TEST(recover_without_any_map)
 {
+	struct flash_stats s;
 	struct flash *card;
 
 	ck_assert_ok(format(CARD_SIZE, 0, false));
@@ -415,6 +416,12 @@ START_TEST(recover_without_any_map)
 	ck_assert_ok(card_recover(dir));
 	check_filled(0);
 	ck_assert_ok(card_recover(dir)); /* also when nothing is wrong */
+	for (int turn = 0; turn < 2; turn++) { /* stamps may have been lost: the first user is told */
+		ck_assert_ok(open_card(&card));
+		card->ops->stats(card, &s);
+		ck_assert_int_eq(s.unclean, turn == 0);
+		ck_assert_ok(card->ops->close(card));
+	}
 	check_filled(0);
 }
 END_TEST
