@@ -373,6 +373,7 @@ static void ckpt_thaw(struct ftl *f)
 			eb->pending_ckpt = 0;
 	}
 	f->frozen = NULL;
+	f->ckpt_retry = clock_mono_ns() + NS_PER_S;
 	ftl_changed(f);
 	lock_release(&f->lock);
 	ftl_overlay_free(o);
@@ -386,6 +387,7 @@ static void ckpt_drop_frozen(struct ftl *f)
 	o = f->frozen;
 	f->frozen = NULL;
 	f->drops_of_frozen++;
+	f->ckpt_retry = 0;
 	f->c.checkpoints++;
 	lock_release(&f->lock);
 	ftl_overlay_free(o);
@@ -486,8 +488,9 @@ bool ftl_ckpt_due(struct ftl *f, uint64_t now)
 		if (bytes > 1u << 30)
 			bytes = 1u << 30;
 	}
-	if (f->failed || f->opt.readonly)
+	if (f->failed || f->opt.readonly || now < f->ckpt_retry)
 		return false;
+	f->ckpt_retry = 0;
 	return f->log_bytes >= bytes || f->tombs_due ||
 	       f->cur->lines.count + f->cur->ctl.count + f->cur->ntombs >= lines ||
 	       (f->npending && f->nfree < f->space.low_water &&

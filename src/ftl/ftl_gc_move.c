@@ -51,15 +51,6 @@ static bool gc_asks_drop(struct gc *g, const struct ftl_media_index *x, const st
 			     e->epoch) == FLASH_DROP;
 }
 
-uint32_t ftl_gc_would_drop(struct gc *g, const struct ftl_media_index *x)
-{
-	struct ftl_extent e;
-
-	if (x->type != FTL_REC_DATA || gc_find(g, x, &e) != 1 || !gc_asks_drop(g, x, &e))
-		return 0;
-	return e.dirty ? 0 : ftl_record_bytes(e.stored_len);
-}
-
 /* Sectors set in `mask` from `s` on, in one run. */
 static unsigned gc_run(uint16_t mask, unsigned s)
 {
@@ -68,6 +59,31 @@ static unsigned gc_run(uint16_t mask, unsigned s)
 	while (s + n < FLASH_LINE_SECTORS && (mask >> (s + n) & 1))
 		n++;
 	return n;
+}
+
+/* Would its clean sectors take tombstones that are bigger than what they free? GC counts on not needing
+ * more room than its victim's live records take. */
+static bool gc_drop_costs(const struct ftl_extent *e, uint64_t min_dead)
+{
+	uint32_t cost = 0;
+
+	if (!(e->flags & FTL_X_OLDER) || e->stamp < min_dead)
+		return false;
+	for (unsigned s = 0, n; s < FLASH_LINE_SECTORS; s += n + 1) {
+		n = gc_run(e->valid, s);
+		cost += n ? FTL_TOMB_COST : 0;
+	}
+	return e->dirty || cost > ftl_record_bytes(e->stored_len) + sizeof(struct ftl_media_index);
+}
+
+uint32_t ftl_gc_would_drop(struct gc *g, const struct ftl_media_index *x)
+{
+	struct ftl_extent e;
+
+	if (x->type != FTL_REC_DATA || gc_find(g, x, &e) != 1 || e.dirty ||
+	    gc_drop_costs(&e, g->min_dead) || !gc_asks_drop(g, x, &e))
+		return 0;
+	return ftl_record_bytes(e.stored_len);
 }
 
 /* Lock held: a tombstone for each run of `mask`. */
@@ -88,8 +104,9 @@ static int gc_drop_logged(struct gc *g, const struct ftl_line *l, uint16_t mask,
 	return err;
 }
 
-/* Drops the clean sectors of the record, if it is still what the cache was asked about. */
-static int gc_drop(struct gc *g, const struct ftl_media_index *x, uint64_t stamp)
+/* Drops the clean sectors of the record, if it is still what the cache was asked about, and unless that
+ * takes more room than it gives, or `whatever` it takes. */
+static int gc_drop(struct gc *g, const struct ftl_media_index *x, uint64_t stamp, bool whatever)
 {
 	struct ftl *f = g->f;
 	struct ftl_extent *e;
@@ -102,6 +119,8 @@ static int gc_drop(struct gc *g, const struct ftl_media_index *x, uint64_t stamp
 	err = ftl_map_edit(f, x->file, FTL_ADDR_LINE(x->addr), 0, &l);
 	e = err ? NULL : ftl_map_at(l, gc_pos(g, x));
 	if (!e || e->stamp != stamp)
+		goto out;
+	if (!whatever && gc_drop_costs(e, ftl_eb_min_dead(f)))
 		goto out;
 	mask = e->valid & (uint16_t)~e->dirty;
 	if (e->flags & FTL_X_OLDER && stamp >= ftl_eb_min_dead(f)) {
@@ -225,7 +244,7 @@ static uint32_t gc_shrunk_bytes(struct gc *g, const struct ftl_extent *e)
 			continue;
 		len = n * FLASH_SECTOR < e->raw_len - from ? n * FLASH_SECTOR : e->raw_len - from;
 		ftl_zip_pack(g->s, g->s->raw + from, len, &z);
-		sum += ftl_record_bytes(z.len);
+		sum += ftl_record_bytes(z.len) + (uint32_t)sizeof(struct ftl_media_index);
 	}
 	return sum;
 }
@@ -236,7 +255,7 @@ static int gc_shrink(struct gc *g, const struct ftl_media_index *x, const struct
 {
 	int err = 0;
 
-	if (gc_shrunk_bytes(g, e) > ftl_record_bytes(e->stored_len))
+	if (gc_shrunk_bytes(g, e) > ftl_record_bytes(e->stored_len) + sizeof(struct ftl_media_index))
 		return gc_copy(g, x, h, payload);
 	for (unsigned s = e->first, n; s < e->first + (unsigned)e->count && !err; s += n + 1) {
 		n = gc_run(e->valid, s);
@@ -259,7 +278,7 @@ static int gc_lost(struct gc *g, const struct ftl_media_index *x, const struct f
 			  ": record at %" PRIu64 ":%u is damaged: dropped where clean, else lost",
 			  g->f->super.controller, x->file, FTL_ADDR_LINE(x->addr), g->eb->seq,
 			  x->offset);
-	err = x->file == FLASH_VOLUME ? 0 : gc_drop(g, x, was->stamp);
+	err = x->file == FLASH_VOLUME ? 0 : gc_drop(g, x, was->stamp, true);
 	if (err)
 		return err;
 	e = gc_lock_extent(g, x, &l, &err);
@@ -287,7 +306,8 @@ static int gc_keep(struct gc *g, const struct ftl_media_index *x, const struct f
 	lock_release(&g->f->lock);
 	err = ftl_read_record(g->f, g->eb, c, e->pos, e->stored_len, g->s, &h, &payload);
 	if (!err && (h.type != FTL_REC_DATA || h.file != x->file || h.stamp != e->stamp ||
-		     h.raw_len != e->raw_len || FTL_ADDR_FIRST(h.addr) != e->first))
+		     h.raw_len != e->raw_len ||
+		     h.addr != FTL_ADDR(FTL_ADDR_LINE(x->addr), e->first, e->count)))
 		err = -EUCLEAN;
 	if (!err && ftl_extent_waste(e)) {
 		err = ftl_zip_unpack(g->s, h.flags, payload, h.stored_len, g->s->raw, h.raw_len);
@@ -313,7 +333,7 @@ int ftl_gc_data(struct gc *g, const struct ftl_media_index *x)
 	if (err != 1)
 		return err;
 	if (gc_asks_drop(g, x, &e)) {
-		err = gc_drop(g, x, e.stamp);
+		err = gc_drop(g, x, e.stamp, false);
 		/* No room for the tombstone: keep it. */
 		if (err && err != -ENOSPC)
 			return err;

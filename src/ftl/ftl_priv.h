@@ -345,6 +345,7 @@ struct ftl {
 	uint64_t unflushed_since; /* clock_mono_ns, 0: nothing */
 	uint64_t changed_since;   /* of the first change after the last freeze, 0: none */
 	uint64_t log_bytes;       /* appended since the last freeze */
+	uint64_t ckpt_retry;      /* a checkpoint failed: not again before */
 
 	struct ftl_overlay *cur, *frozen;
 	unsigned long drops_of_frozen; /* counts: what was read from LMDB before may be old */
@@ -485,6 +486,9 @@ int ftl_map_keys(struct ftl *f, struct ftl_linekey from, struct ftl_linekey to,
 		 struct ftl_linekey **keys, size_t *n);
 
 /* ---- tombstones (ftl_tomb.c), lock held ---- */
+
+#define FTL_TOMB_BYTES ftl_record_bytes(sizeof(struct ftl_media_range))
+#define FTL_TOMB_COST (FTL_TOMB_BYTES + (uint32_t)sizeof(struct ftl_media_index))
 
 /* Takes note of a tombstone in the log at `pos`; those it makes superfluous go. -ENOMEM. */
 int ftl_tomb_add(struct ftl *f, const struct ftl_tombkey *k, uint64_t stamp, ftl_pos pos);

@@ -76,6 +76,8 @@ static uint64_t thread_deadline(const struct ftl *f)
 		at = f->unflushed_since + FLUSH_NS;
 	if (f->changed_since && (!at || f->changed_since + CHANGE_NS < at))
 		at = f->changed_since + CHANGE_NS;
+	if (f->ckpt_retry && (!at || f->ckpt_retry < at))
+		at = f->ckpt_retry;
 	return at;
 }
 

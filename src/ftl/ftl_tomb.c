@@ -16,9 +16,7 @@
 #include "base/log.h"
 #include "ftl/ftl_priv.h"
 
-#define TOMB_BYTES ftl_record_bytes(sizeof(struct ftl_media_range))
 #define TOMB_KEY 25
-#define TOMB_COST (TOMB_BYTES + sizeof(struct ftl_media_index))
 #define TOMBS_MOST 65536
 
 static uint64_t tomb_last(const struct ftl_tombkey *k)
@@ -103,7 +101,7 @@ static int tomb_note(struct ftl *f, const struct ftl_tombkey *k, uint64_t stamp,
 
 uint64_t ftl_tomb_bytes(const struct ftl *f)
 {
-	return (f->tombs.count + f->ctl_deletions) * TOMB_COST;
+	return (f->tombs.count + f->ctl_deletions) * FTL_TOMB_COST;
 }
 
 void ftl_tomb_pressure(struct ftl *f, uint64_t stamp)
@@ -159,7 +157,7 @@ int ftl_tomb_remove(struct ftl *f, struct ftl_tomb *t)
 
 	if (err)
 		return err;
-	ftl_eb_sub_tomb(f, t->pos, TOMB_BYTES);
+	ftl_eb_sub_tomb(f, t->pos, FTL_TOMB_BYTES);
 	if (t->prev)
 		t->prev->next = t->next;
 	else
@@ -251,8 +249,8 @@ int ftl_tomb_move(struct ftl *f, struct ftl_tomb *t, ftl_pos pos)
 
 	if (err)
 		return err;
-	ftl_eb_sub_tomb(f, t->pos, TOMB_BYTES);
-	ftl_eb_add(f, pos, TOMB_BYTES);
+	ftl_eb_sub_tomb(f, t->pos, FTL_TOMB_BYTES);
+	ftl_eb_add(f, pos, FTL_TOMB_BYTES);
 	t->pos = pos;
 	return 0;
 }
@@ -317,7 +315,7 @@ int ftl_tomb_add(struct ftl *f, const struct ftl_tombkey *k, uint64_t stamp, ftl
 	if (!err)
 		err = tomb_insert(f, k, stamp, f->next_lsn, pos);
 	if (!err)
-		ftl_eb_add(f, pos, TOMB_BYTES);
+		ftl_eb_add(f, pos, FTL_TOMB_BYTES);
 	return err;
 }
 

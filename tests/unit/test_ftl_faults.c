@@ -405,6 +405,39 @@ START_TEST(test_rotten_map)
 END_TEST
 
 /* Dirty data whose record has rotted: GC keeps saying so, also after a recovery. */
+static int refuse_commit(void *arg)
+{
+	++*(unsigned *)arg;
+	return -ENOSPC;
+}
+
+/* No room for the map: tried again now and then, not all the time; nothing is lost. */
+START_TEST(test_commits_fail)
+{
+	unsigned calls = 0;
+	struct meta_hook h = {.before = refuse_commit, .arg = &calls}, none = {.arg = NULL};
+	struct rig r;
+
+	rig_init(&r, 32, false);
+	r.opt.checkpoint_lines = 1;
+	rig_reopen(&r);
+	meta_set_hook(r.meta, &h);
+	for (unsigned i = 0; i < 300; i++) {
+		ck_assert_int_eq(rig_write(&r, 1, i, 1, 4, true), 0);
+		ftl_step(r.f);
+	}
+	ck_assert_uint_gt(calls, 0);
+	ck_assert_uint_lt(calls, 30);
+	rig_expect(&r, 1, 0, 300, 4);
+	meta_set_hook(r.meta, &none);
+	ck_assert_int_eq(ftl_checkpoint(r.f), 0);
+	rig_audit(&r);
+	rig_reopen(&r);
+	rig_expect(&r, 1, 0, 300, 4);
+	rig_done(&r);
+}
+END_TEST
+
 START_TEST(test_lost)
 {
 	struct flash_sector st[16];
@@ -575,6 +608,7 @@ int main(void)
 	tcase_add_test(t, test_read_error);
 	tcase_add_test(t, test_wrong_map);
 	tcase_add_test(t, test_rotten_map);
+	tcase_add_test(t, test_commits_fail);
 	tcase_add_test(t, test_lost);
 	tcase_add_test(t, test_threads);
 	srunner_run_all(r, CK_ENV);
