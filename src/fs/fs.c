@@ -110,13 +110,11 @@ static int fs_queues_create(struct fs *f, unsigned threads)
 	return err;
 }
 
-/* One a core is best for answers from memory, but a hit may wait for the SSD: with two readers on
- * two cores 16 clients got half of what they got with four. */
 static unsigned fs_default_readers(void)
 {
 	long n = sysconf(_SC_NPROCESSORS_ONLN);
 
-	return (n < 1 ? 1 : (unsigned)n) + 2;
+	return n < 1 ? 1 : (unsigned)n;
 }
 
 static void fs_cache_limits(struct fs *f)

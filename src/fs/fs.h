@@ -19,7 +19,7 @@ struct fs_options {
 	const char *source;     /* shown in /proc/mounts: the backing's path */
 	const char *fuse_opts;  /* further -o options for libfuse/mount(8) ("allow_other,ro"), or NULL */
 	bool readonly, allow_other, acl, debug;
-	unsigned readers;       /* threads that read /dev/fuse; 0: cores + 2 */
+	unsigned readers;       /* threads that read /dev/fuse; 0: one a core; and as many helpers */
 	unsigned pool_threads;  /* for what may block; 0: 16 */
 };
 

@@ -2,7 +2,7 @@
  *
  * Who serves a request.
  *
- * Readers, a few more than cores, read /dev/fuse and answer what memory or flash can answer. They must not be
+ * Readers, one a core, read /dev/fuse and answer what memory or flash can answer. They must not be
  * held up: a backing that hangs must not stop hits. Requests come in three kinds:
  *
  *   QUICK  never blocks: served by the reader.
