@@ -193,6 +193,15 @@ ssize_t backing_copy_range(struct backing *b, struct bnode *from, uint64_t from_
 	return rc;
 }
 
+void backing_drop_pages(struct backing *b, struct bnode *n, uint64_t off, size_t len)
+{
+	struct bfile *f = bfile_get_open(b, n);
+
+	if (f && (f->mode & BFILE_READ))
+		(void)posix_fadvise(f->fd, (off_t)off, (off_t)len, POSIX_FADV_DONTNEED);
+	bfile_put(b, f);
+}
+
 void backing_readahead(struct backing *b, struct bnode *n, uint64_t off, size_t len)
 {
 	struct bfile *f;

@@ -158,6 +158,9 @@ static void cfill_do(struct cflight *f)
 		if (lines & 1)
 			err = cfill_write_line(&x, line);
 	cnode_leave(c, f->n);
+	/* The kernel has these bytes as pages of the mount, too. */
+	if (!err)
+		backing_drop_pages(c->backing, f->n->bnode, f->off, f->room);
 	cfill_failed(c, err);
 }
 

@@ -118,7 +118,7 @@ print("HTML on flash                %9.1f MB of %7.1f MB   ratio %7.3f   target 
   umount "$T/hm"
 }
 bench_ram() {
-  local pid a b n=200000
+  local pid a b n
   mkdir -p "$T/many" "$T/mm"
   python3 -c '
 import os, sys
@@ -131,17 +131,18 @@ for i in range(200000):
   pid=$(daemon_pid "$T/mm")
   a=$(awk '/VmRSS/ {print $2}' "/proc/$pid/status")
   find "$T/mm" -type f -size +1M
+  n=$("$GILD" stats "$T/mm" | awk '$1 == "file" && $2 == "known" {print $3}')
   b=$(awk '/VmRSS/ {print $2}' "/proc/$pid/status")
   printf 'RAM a known file              %9d bytes (%d files; fixed %d MiB)   target <= 400\n' \
     $(((b - a) * 1024 / n)) $n $((a / 1024))
   umount "$T/mm"
 }
 bench_pages() {
-  (cd "$SRC" && ./quickstart --seconds "${PAGE_SECONDS:-45}" >"$T/quickstart.log" 2>&1) || { tail -n 20 "$T/quickstart.log"; return 1; }
+  (cd "$SRC" && ./quickstart --content "$content" --seconds "${PAGE_SECONDS:-45}" >"$T/quickstart.log" 2>&1) || { tail -n 20 "$T/quickstart.log"; return 1; }
   python3 - "$SRC"/build/results/1-slow.json "$SRC"/build/results/3-warm.json <<'P'
 import json, sys
-a, b = (json.load(open(p))["totals"] for p in sys.argv[1:])
-rate = lambda t: t["pages_per_second"]
+a, b = (json.load(open(p))["totals"]["measured"] for p in sys.argv[1:])
+rate = lambda t: t["pages"] / t["seconds"]
 print("pages/s, hdd-6, warm         %12.1f %12.1f   ratio %7.1f   target >= 10" % (rate(b), rate(a), rate(b) / rate(a)))
 P
 }
