@@ -54,7 +54,8 @@ int card_format(const char *dir, const struct card_format *f);
  * -EBUSY in use (the holder is named); -EPROTO newer version; -EUCLEAN, -ESTALE damaged or map
  * missing ("run gild recover"); -EIO. Nothing is changed on disk when it fails. */
 int card_open(struct flash **out, const char *dir, const struct card_options *o);
-/* Rebuilds every controller's environment from its log. */
+/* Rebuilds every controller's environment from its log; the old ones stay until all are complete. What
+ * has no superblock, or is marked out of use, is emptied instead. Errors as card_open. */
 int card_recover(const char *dir);
 int card_describe(const char *dir, struct card_info *out); /* errors as card_open; takes no lock */
 /* N open controllers as a card, without a directory (tests). Owns them: close closes all. */

@@ -12,7 +12,7 @@
 #include <sys/mount.h>
 #include <sys/stat.h>
 
-#define CARD_SIZE (48u << 20)
+#define CARD_SIZE (36u << 20)
 
 static char scratch[256], dir[300];
 static char said[4096]; /* what the last call under say() wrote to stderr */
@@ -438,14 +438,14 @@ START_TEST(records_survive_the_loss_of_any_controller)
 		fill(card);
 		ck_assert_ok(card->ops->close(card));
 		snprintf(line, sizeof(line), "cd '%s' && rm -r meta/%u && dd if=/dev/urandom "
-			 "of=medium.dat bs=1M seek=%u count=12 conv=notrunc status=none", dir, i, 12 * i);
+			 "of=medium.dat bs=1M seek=%u count=9 conv=notrunc status=none", dir, i, 9 * i);
 		command("%s", line);
 		refused(try_open(), -EUCLEAN, "gild recover");
 		ck_assert_ok(say(card_recover(dir)));
 		ck_assert_has(said, "emptied");
 		check_filled(1U << i);
 	}
-	command("dd if=/dev/zero of='%s/medium.dat' bs=1M count=48 conv=notrunc status=none", dir);
+	command("dd if=/dev/zero of='%s/medium.dat' bs=1M count=36 conv=notrunc status=none", dir);
 	refused(card_recover(dir), -EUCLEAN, "format it anew");
 	ck_assert(exists("meta/0/data.mdb"));
 }
