@@ -13,7 +13,8 @@
  *    read: tombstones first, both ways, then data and control records, both ways.
  *  - A member alone is used only if its own record says that the others are not live. Else it cannot
  *    know whether they went on without it.
- *  - New stamps start above every member's max_stamp, plus a gap after an unclean stop.
+ *  - New stamps start above every member's max_stamp, plus a gap larger than what may be drawn between
+ *    two flushes, and the first one is durable on every member in use before the next is drawn.
  */
 #ifndef GILD_ARRAY_ARRAY_H
 #define GILD_ARRAY_ARRAY_H

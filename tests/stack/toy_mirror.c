@@ -19,7 +19,10 @@
  *    record names it live again.
  * 4. One leg alone is used only if its record does not name the other live, or by the user's word;
  *    then its record is changed so first.
- * 5. Stamps start above all that either leg has seen, plus a gap.
+ * 5. Stamps start above all that either leg has seen, plus a gap; the first one is durable on every
+ *    leg in use before the second is drawn (a membership record). Else a session of which nothing
+ *    survives on one leg is followed by one that draws the same stamps again, while the other leg
+ *    still has something with those stamps.
  */
 #include <config.h>
 
@@ -430,7 +433,7 @@ static int mirror_stale_data(void *arg, const struct flash_extent *e)
 	for (s = e->sector; s < e->sector + e->count && r == 0; s++) {
 		r = mirror_sector(p->from, e->file, s, buf, &a);
 		if (r == 0 && !a.flags)
-			r = mirror_leg_trim(p->m, p->to, e->file, s, 1, e->stamp);
+			r = mirror_leg_trim(p->m, p->to, e->file, s, 1, mirror_stamp(p->m));
 		else if (r == 0 && a.stamp < e->stamp)
 			r = mirror_restamp(p, e->file, s);
 	}
@@ -556,7 +559,7 @@ int mirror_close(struct mirror *m)
 	return result;
 }
 
-/* Invariant 5. */
+/* Invariant 5, the first half. */
 static bool mirror_seen(struct mirror *m, unsigned i)
 {
 	struct flash_stats s;
@@ -565,6 +568,23 @@ static bool mirror_seen(struct mirror *m, unsigned i)
 	if (s.max_stamp > m->stamp)
 		m->stamp = s.max_stamp;
 	return s.unclean;
+}
+
+/* The second half. */
+static int mirror_begin_stamps(struct mirror *m, const struct array_member member[2])
+{
+	uint64_t first;
+	unsigned i;
+	int r = 0;
+
+	m->stamp += MIRROR_STAMP_GAP;
+	first = mirror_stamp(m);
+	for (i = 0; i < 2 && r == 0; i++) {
+		if (m->leg[i])
+			r = array_member_put(m->leg[i], &member[i], first);
+		mirror_power(m);
+	}
+	return r;
 }
 
 static int mirror_open_leg(struct mirror *m, unsigned i, struct array_member *member)
@@ -616,7 +636,8 @@ int mirror_open(struct mirror *m)
 		if (r == 0)
 			unclean = mirror_seen(m, i) || unclean;
 	}
-	m->stamp += MIRROR_STAMP_GAP;
+	if (r == 0)
+		r = mirror_begin_stamps(m, member);
 	if (r == 0)
 		r = mirror_judge(m, member, unclean);
 	if (r < 0)
@@ -626,14 +647,15 @@ int mirror_open(struct mirror *m)
 
 int mirror_attach(struct mirror *m, unsigned i)
 {
-	struct array_member member;
+	struct array_member member[2];
 	int r;
 
-	r = mirror_open_leg(m, i, &member);
+	member[!i] = m->member;
+	member[!i].index = !i;
+	r = mirror_open_leg(m, i, &member[i]);
 	if (r == 0) {
 		mirror_seen(m, i);
-		m->stamp += MIRROR_STAMP_GAP;
-		r = mirror_resync(m, i);
+		r = mirror_begin_stamps(m, member);
 	}
-	return r;
+	return r < 0 ? r : mirror_resync(m, i);
 }
