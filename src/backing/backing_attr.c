@@ -22,14 +22,11 @@ static int bfile_getattr(struct bnode *n, struct bfile *f, struct battr *out)
 	return rc;
 }
 
-int backing_getattr(struct backing *b, struct bnode *n, struct battr *out)
+static int bfile_getattr_put(struct backing *b, struct bnode *n, struct bfile *f,
+			     struct battr *out)
 {
-	struct bfile *f;
-	int rc = bfile_get(b, n, BFILE_PATH, &f);
+	int rc = bfile_getattr(n, f, out);
 
-	if (rc < 0)
-		return rc;
-	rc = bfile_getattr(n, f, out);
 	/* An idle descriptor of a removed file would keep its blocks in use. */
 	if (rc == 0 && out->st.st_nlink == 0)
 		bfile_put_cold(b, f);
@@ -38,16 +35,19 @@ int backing_getattr(struct backing *b, struct bnode *n, struct battr *out)
 	return rc;
 }
 
+int backing_getattr(struct backing *b, struct bnode *n, struct battr *out)
+{
+	struct bfile *f;
+	int rc = bfile_get(b, n, BFILE_PATH, &f);
+
+	return rc < 0 ? rc : bfile_getattr_put(b, n, f, out);
+}
+
 int backing_getattr_cached(struct backing *b, struct bnode *n, struct battr *out)
 {
 	struct bfile *f = n->fs->local ? bfile_get_open(b, n) : NULL;
-	int rc;
 
-	if (!f)
-		return -EAGAIN;
-	rc = bfile_getattr(n, f, out);
-	bfile_put(b, f);
-	return rc;
+	return f ? bfile_getattr_put(b, n, f, out) : -EAGAIN;
 }
 
 static int bset_owner(struct bfile *f, unsigned set, const struct stat *st)

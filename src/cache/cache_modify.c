@@ -57,6 +57,30 @@ static int cmodify_open_record(struct cache *c, struct cnode *n)
 	return err;
 }
 
+/* Waiting for flash took a while: what somebody else has changed meanwhile is not taken for ours. */
+static void cmodify_look_again(struct cmodify *m)
+{
+	struct cache *c = m->c;
+	struct cnode *n = m->n;
+	uint64_t start = clock_mono_ns();
+	struct cversion v;
+	struct battr a;
+
+	if (!m->before_known || backing_getattr(c->backing, n->bnode, &a))
+		return;
+	cversion_of(&a, &v);
+	if (cversion_same(&v, &m->before))
+		return;
+	cnode_lock(c, n);
+	cnode_drop_lines(c, n);
+	cnode_mark_changed(n, &m->before, &v);
+	cnode_set_attr(n, &a, start);
+	m->before = v;
+	m->old_size = n->size;
+	cnode_unlock(c, n);
+	stats_inc(c->stats, file_changed);
+}
+
 static void cmodify_make_safe(struct cmodify *m)
 {
 	struct cache *c = m->c;
@@ -73,6 +97,7 @@ static void cmodify_make_safe(struct cmodify *m)
 	if (err && cache_may_warn(c))
 		log_warning("cache", "flash cannot note that a file is being written; should the power "
 				     "fail now, drop this card's content (gild format)");
+	cmodify_look_again(m);
 }
 
 void cmodify_begin(struct cmodify *m, struct cache *c, struct cnode *n, bool data)

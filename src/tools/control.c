@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause
  *
  * The control socket, both ends. One thread serves one client at a time: requests are rare and
- * small, and a client that says nothing is dropped after CONTROL_TIMEOUT_S. Every reply is one JSON
- * object; {"error": sentence} when the request was not understood.
+ * small, and a client whose request is not complete after CONTROL_REQUEST_S is dropped, or at once
+ * when the daemon stops. Every reply is one JSON object; {"error": sentence} when the request was not
+ * understood.
  *
  * The socket's name is a hash of the absolute mount point, since sun_path holds only 107 bytes; a
  * file of the same name ending in .mount holds the path itself, for `gild status` without argument.
@@ -25,10 +26,12 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/hash.h"
 #include "base/log.h"
 
 #define CONTROL_TIMEOUT_S 30
+#define CONTROL_REQUEST_S 5
 #define CONTROL_REQUEST_MAX 4096
 
 struct control {
@@ -116,16 +119,37 @@ static bool control_peer_allowed(int fd)
 	return peer.uid == 0 || peer.uid == geteuid();
 }
 
-/* A line of at most CONTROL_REQUEST_MAX bytes; its length without the newline, or an error. */
-static ssize_t control_read_request(int fd, char *buf)
+/* True when the client has sent something, or gone; false: too late, or the daemon stops. */
+static bool control_wait(const struct control *c, int fd, uint64_t until)
 {
+	struct pollfd p[2] = {{.fd = fd, .events = POLLIN}, {.fd = c->wake[0], .events = POLLIN}};
+	uint64_t now;
+
+	while ((now = clock_mono_ns()) < until) {
+		int n = poll(p, 2, (int)((until - now) / NS_PER_MS) + 1);
+
+		if (p[1].revents)
+			return false;
+		if (n > 0)
+			return true;
+	}
+	return false;
+}
+
+/* A line of at most CONTROL_REQUEST_MAX bytes; its length without the newline, or an error. */
+static ssize_t control_read_request(const struct control *c, int fd, char *buf)
+{
+	uint64_t until = clock_mono_ns() + CONTROL_REQUEST_S * NS_PER_S;
 	size_t used = 0;
 
 	while (used < CONTROL_REQUEST_MAX) {
-		ssize_t n = recv(fd, buf + used, CONTROL_REQUEST_MAX - used, 0);
 		char *end;
+		ssize_t n;
 
-		if (n < 0 && errno == EINTR)
+		if (!control_wait(c, fd, until))
+			return -ETIMEDOUT;
+		n = recv(fd, buf + used, CONTROL_REQUEST_MAX - used, MSG_DONTWAIT);
+		if (n < 0 && (errno == EINTR || errno == EAGAIN))
 			continue;
 		if (n <= 0)
 			return n < 0 ? -errno : -EPIPE;
@@ -154,21 +178,22 @@ static json_t *control_answer(struct control *c, const char *text, size_t len)
 
 static void control_serve(struct control *c, int fd)
 {
-	struct timeval limit = {.tv_sec = CONTROL_TIMEOUT_S};
+	struct timeval limit = {.tv_sec = CONTROL_REQUEST_S};
 	char buf[CONTROL_REQUEST_MAX];
 	json_t *reply;
 	ssize_t n;
 
-	setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit));
 	setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof(limit));
 	if (!control_peer_allowed(fd)) {
 		log_warning("control", "refused a client that is neither root nor the mount's owner");
 		return;
 	}
-	n = control_read_request(fd, buf);
-	if (n < 0)
-		return;
-	reply = control_answer(c, buf, (size_t)n);
+	n = control_read_request(c, fd, buf);
+	if (n >= 0)
+		reply = control_answer(c, buf, (size_t)n);
+	else
+		reply = json_pack("{s:s}", "error", "a request is one line of at most 4096 bytes, sent "
+						    "within 5 seconds");
 	if (reply)
 		control_send(fd, reply);
 	json_decref(reply);

@@ -112,6 +112,8 @@ static int gildfs_set_word(struct gildfs_options *o, const char *word)
 		return 0;
 	if (strncmp(word, "fsname=", 7) == 0 || strncmp(word, "subtype=", 8) == 0)
 		return 0; /* ours are shown; mount.fuse passes these */
+	if (strncmp(word, "user=", 5) == 0)
+		return 0; /* whom fstab's `user` let mount */
 	fprintf(stderr, "gildfs: there is no option '%s': gildfs --help lists them\n", word);
 	return -EINVAL;
 }

@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <mntent.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -130,10 +131,32 @@ static int path_check_directory(const char *what, const char *path, int access_m
 	return 0;
 }
 
+/* A second mount on top would take the first one's control socket from it; and a mount whose daemon
+ * has died is found here, too. */
+static int path_check_mounted(const char *mountpoint)
+{
+	FILE *mounts = setmntent("/proc/self/mounts", "re");
+	struct mntent *m;
+	bool found = false;
+
+	if (!mounts)
+		return 0;
+	while ((m = getmntent(mounts)))
+		if (strcmp(m->mnt_dir, mountpoint) == 0)
+			found = strcmp(m->mnt_type, "fuse.gildfs") == 0;
+	endmntent(mounts);
+	if (found)
+		fprintf(stderr, "gildfs: gildfs is mounted on %s already: unmount it first\n",
+			mountpoint);
+	return found;
+}
+
 int gildfs_check_paths(const struct gildfs_options *o)
 {
 	int rc = path_check_directory("backing", o->backing, R_OK | X_OK);
 
+	if (rc == 0)
+		rc = path_check_mounted(o->mountpoint);
 	if (rc == 0)
 		rc = path_check_directory("mount point", o->mountpoint, F_OK);
 	if (rc)
@@ -170,13 +193,26 @@ static int default_card_directory(char *out, size_t len)
 	return n < (int)len ? 0 : -ENAMETOOLONG;
 }
 
+/* mkdir -p: a new user's home may be without .cache. */
+static int default_card_mkdir(const char *dir)
+{
+	char path[PATH_MAX];
+
+	snprintf(path, sizeof(path), "%s", dir);
+	for (char *slash = path + 1; (slash = strchr(slash, '/')); *slash++ = '/') {
+		*slash = 0;
+		(void)mkdir(path, 0700);
+	}
+	return mkdir(dir, 0700) < 0 && errno != EEXIST ? -errno : 0;
+}
+
 static int default_card_make(const struct gildfs_options *o, const char *dir, const char *path)
 {
 	struct card_format f = {.size = o->card_size};
 	struct statvfs vfs;
 	char size[32];
 
-	if ((mkdir(dir, 0700) < 0 && errno != EEXIST) || statvfs(dir, &vfs) < 0) {
+	if (default_card_mkdir(dir) < 0 || statvfs(dir, &vfs) < 0) {
 		fprintf(stderr, "gildfs: no place for the embedded card at %s (%s): give card=PATH\n",
 			dir, strerror(errno));
 		return 1;

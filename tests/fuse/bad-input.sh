@@ -23,7 +23,11 @@ refused 1 mount_gild -o card="$T/c" "$T/b" "$T/m2"
 grep -q "$T/m" "$T/err" || fail "the holder is not named: $(cat "$T/err")"
 refused 1 "$GILD" format "$T/c" --size 64M --force
 refused 1 "$GILD" recover "$T/c"
+"$GILD" format "$T/c2" --size 64M >/dev/null
+refused 1 mount_gild -o card="$T/c2" "$T/b" "$T/m"
+"$GILD" status "$T/m" >/dev/null || fail "a refused second mount took the socket of the first"
 umount_gild "$T/m"
+rm -rf "$T/c2"
 
 mkdir "$T/bad"; echo hello >"$T/bad/something"; try "formatted for something else"
 medium=$(cd "$T/c" && find . -type f -size +1M ! -name '*.mdb' | head -n 1)

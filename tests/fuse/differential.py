@@ -30,6 +30,15 @@ def fallocate(fd, mode, off, length):
         raise OSError(ctypes.get_errno(), "fallocate")
 
 
+def write_all(fd, data, off=None):
+    """A daemon killed between two requests makes a write short: the next call says why."""
+    done = 0
+    while done < len(data):
+        done += os.write(fd, data[done:]) if off is None else \
+            os.pwrite(fd, data[done:], off + done)
+    return done
+
+
 def stuff(r, n):
     k = r.random()
     if k < .5:
@@ -171,12 +180,12 @@ class Worker:
 
     def op_pwrite(self):
         off, data = self.off(), stuff(self.r, self.size())
-        self.on_fd(f"pwrite {len(data)} at {off}", lambda fd: os.pwrite(fd, data, off))
+        self.on_fd(f"pwrite {len(data)} at {off}", lambda fd: write_all(fd, data, off))
 
     def op_append(self):
         data = stuff(self.r, self.size())
         self.on_fd(f"write at the end {len(data)}",
-                   lambda fd: (os.lseek(fd, 0, os.SEEK_END), os.write(fd, data)))
+                   lambda fd: (os.lseek(fd, 0, os.SEEK_END), write_all(fd, data)))
 
     def op_pread(self):
         off, n = self.off(), self.size()
@@ -430,7 +439,7 @@ class Behind(Worker):
             path = side.path(p)
             if k == 0:
                 fd = os.open(path, os.O_RDWR)
-                os.pwrite(fd, data, off)
+                write_all(fd, data, off)
                 os.close(fd)
             elif k == 1:
                 os.truncate(path, off)

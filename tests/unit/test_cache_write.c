@@ -499,6 +499,41 @@ START_TEST(replacing_and_exchanging)
 }
 END_TEST
 
+/* Somebody else writes while a writer waits for flash to note that the file is open. */
+static struct env *flush_env;
+static int (*flush_real)(struct flash *f);
+
+static int flush_while_another_writes(struct flash *f)
+{
+	int fd = open(env_path(flush_env, "f"), O_WRONLY);
+
+	ck_assert_int_eq(pwrite(fd, "behind", 6, 100), 6);
+	close(fd);
+	return flush_real(f);
+}
+
+START_TEST(a_change_behind_while_flash_flushes)
+{
+	struct flash_ops ops;
+	struct env e;
+	struct cnode *n;
+
+	env_make(&e, 0);
+	n = start_warm(&e);
+	ck_assert_ok(cache_flush(e.c)); /* published: the next write opens the record */
+	ops = *e.flash->ops;
+	flush_env = &e;
+	flush_real = ops.flush;
+	ops.flush = flush_while_another_writes;
+	e.flash->ops = &ops;
+	write_at(&e, n, "own", 3, 150000);
+	ops.flush = flush_real;
+	env_same(&e, "f", "after both writes");
+	env_forget(&e, n);
+	env_free(&e);
+}
+END_TEST
+
 START_TEST(read_only_refuses)
 {
 	struct bcred cred = {0};
@@ -536,6 +571,7 @@ int main(void)
 	tcase_add_test(t, records_without_lines_are_swept);
 	tcase_add_test(t, a_reused_inode_shows_no_old_bytes);
 	tcase_add_test(t, replacing_and_exchanging);
+	tcase_add_test(t, a_change_behind_while_flash_flushes);
 	tcase_add_test(t, read_only_refuses);
 	suite_add_tcase(s, t);
 	return unit_main(s);
