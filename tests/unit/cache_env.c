@@ -28,7 +28,7 @@ void env_make(struct env *e, uint64_t capacity_sectors)
 		.policy = CACHE_POLICY_ALWAYS,
 		.fill_threads = 1,
 		.publish_after_ns = ENV_HOUR,
-		.settle_ns = 10 * NS_PER_MS,
+		.settle_ns = 3 * NS_PER_MS,
 	};
 }
 

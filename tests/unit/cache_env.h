@@ -19,7 +19,7 @@ struct env {
 	struct cache_options o;
 };
 
-/* ttl one hour, write-through, policy always, one fill thread, changes settle in 10 ms, nothing is
+/* ttl one hour, write-through, policy always, one fill thread, changes settle in 3 ms, nothing is
  * published but by a barrier. */
 void env_make(struct env *e, uint64_t capacity_sectors);
 void env_start(struct env *e); /* opens backing and cache with e->o */
