@@ -266,26 +266,37 @@ static int gc_finish(struct ftl *f, struct gc *g)
 /* Is there enough to gain? Asks the cache about clean lines, changes nothing. */
 static bool gc_probe(struct ftl *f, struct gc *g)
 {
-	uint64_t gain = gc_garbage(f, g->eb);
+	uint64_t gain;
 
+	lock_acquire(&f->lock);
+	gain = gc_garbage(f, g->eb);
+	lock_release(&f->lock);
 	for (uint32_t i = 0; i < g->eb->records && gain < GC_LEAST(f); i++)
 		gain += ftl_gc_would_drop(g, &g->eb->idx[i]);
 	return gain >= GC_LEAST(f);
 }
 
+static bool gc_has_live(struct ftl *f, const struct gc *g)
+{
+	bool live;
+
+	lock_acquire(&f->lock);
+	live = g->eb->live;
+	lock_release(&f->lock);
+	return live;
+}
+
 static int gc_victim(struct ftl *f, struct gc *g)
 {
-	int err = ftl_scan_index(f, g->eb);
+	/* An empty one need not even be readable. */
+	int err = gc_has_live(f, g) ? ftl_scan_index(f, g->eb) : 0;
 
 	if (err)
 		return err;
-	if (!g->tombs && !gc_probe(f, g))
+	if (!g->tombs && gc_has_live(f, g) && !gc_probe(f, g))
 		return 0;
-	for (uint32_t i = 0; i < g->eb->records && !err; i++) {
-		if (!__atomic_load_n(&g->eb->live, __ATOMIC_RELAXED))
-			break;
+	for (uint32_t i = 0; i < g->eb->records && gc_has_live(f, g) && !err; i++)
 		err = ftl_gc_record(g, &g->eb->idx[i]);
-	}
 	if (!err)
 		err = gc_finish(f, g);
 	return err ? err : 1;

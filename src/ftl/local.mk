@@ -10,7 +10,8 @@ src_ftl_libftl_a_SOURCES = \
 if HAVE_CHECK
 ftl_rig = tests/unit/ftl_rig.c tests/unit/ftl_rig.h
 ftl_tests = tests/unit/test_ftl tests/unit/test_ftl_parts tests/unit/test_ftl_gc \
-	tests/unit/test_ftl_faults tests/unit/test_ftl_recover tests/unit/test_ftl_reserve tests/stack/test_ftl_crash
+	tests/unit/test_ftl_faults tests/unit/test_ftl_recover tests/unit/test_ftl_reserve tests/stack/test_ftl_crash \
+	tests/stack/test_ftl_crash_mt
 check_PROGRAMS += $(ftl_tests)
 TESTS += $(ftl_tests)
 tests_unit_test_ftl_SOURCES = tests/unit/test_ftl.c $(ftl_rig)
@@ -25,6 +26,8 @@ tests_unit_test_ftl_recover_SOURCES = tests/unit/test_ftl_recover.c $(ftl_rig)
 tests_unit_test_ftl_recover_LDADD = $(FTL_LIBS) $(CHECK_LIBS)
 tests_unit_test_ftl_reserve_SOURCES = tests/unit/test_ftl_reserve.c $(ftl_rig)
 tests_unit_test_ftl_reserve_LDADD = $(FTL_LIBS) $(CHECK_LIBS)
+tests_stack_test_ftl_crash_mt_SOURCES = tests/stack/test_ftl_crash_mt.c $(ftl_rig)
+tests_stack_test_ftl_crash_mt_LDADD = $(FTL_LIBS) $(CHECK_LIBS)
 tests_stack_test_ftl_crash_SOURCES = tests/stack/test_ftl_crash.c tests/stack/ftl_model.c \
 	tests/stack/ftl_model.h $(ftl_rig)
 tests_stack_test_ftl_crash_LDADD = $(FTL_LIBS) $(CHECK_LIBS)

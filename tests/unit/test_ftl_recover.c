@@ -149,6 +149,83 @@ START_TEST(test_lost_trim)
 }
 END_TEST
 
+/* The headers of live records have rotted, and the footer that would name them: GC finds them by the
+ * map. Data is lost and says so, everything else is logged anew. */
+START_TEST(test_lost_index)
+{
+	uint8_t key[FLASH_CTL_KEY] = {5}, value[FLASH_CTL_VALUE];
+	struct flash_stats s;
+	size_t len = sizeof(value);
+	uint64_t line = 0, stamp;
+	struct rig r;
+
+	rig_init(&r, 16, true);
+	write_const(&r, 1, 0, 1, true);
+	write_const(&r, 1, 1, 1, true);
+	write_const(&r, 3, 0, 1, false);
+	ck_assert_int_eq(r.f->ops->trim(r.f, 3, 0, 16, r.stamp++), 0);
+	ck_assert_int_eq(r.f->ops->ctl_put(r.f, FLASH_CTL_FILE, key, "five", 5, r.stamp++), 0);
+	while (free_ebs(&r) > 14)
+		ck_assert_int_eq(rig_write(&r, 2, 16 * line++, 16, 3, false), 0);
+	ck_assert_int_eq(ftl_checkpoint(r.f), 0);
+	/* All that is in the first block's first 4 KiB, and its footer. */
+	for (unsigned i = 0; i < 5; i++)
+		rotten(&r, 0, FTL_BLOCK + i * 88);
+	rotten(&r, 0, RIG_EB - FTL_BLOCK);
+	ck_assert_int_eq(r.f->ops->trim(r.f, 2, 0, FLASH_TO_END, r.stamp++), 0);
+	for (line = 0; free_ebs(&r) > 5; line++)
+		ck_assert_int_eq(rig_write(&r, 4, 16 * line, 16, 3, false), 0);
+	for (int i = 0; i < 8; i++)
+		ck_assert_int_eq(ftl_step(r.f), 0);
+	r.f->ops->stats(r.f, &s);
+	ck_assert_uint_gt(s.erases, 0);
+	for (int turn = 0; turn < 2; turn++) {
+		ck_assert_int_eq(read_byte(&r, 1, 0), -2);
+		ck_assert_int_eq(read_byte(&r, 1, 1), -2);
+		ck_assert_int_eq(read_byte(&r, 3, 0), -1);
+		len = sizeof(value);
+		ck_assert_int_eq(r.f->ops->ctl_get(r.f, FLASH_CTL_FILE, key, value, &len, &stamp), 0);
+		ck_assert_str_eq((char *)value, "five");
+		rig_expect(&r, 4, 0, (uint32_t)line * 16, 3);
+		ck_assert_int_eq(r.f->ops->close(r.f), 0);
+		r.f = NULL;
+		if (turn == 0)
+			recover(&r);
+	}
+	rig_done(&r);
+}
+END_TEST
+
+/* More lines than recovery keeps in memory. */
+START_TEST(test_many_lines)
+{
+	enum { LINES = 70000 };
+	static uint8_t buf[FLASH_SECTOR];
+	struct flash_write w = {.file = 1, .count = 1, .len = FLASH_SECTOR, .data = buf, .epoch = 1};
+	struct flash_stats s;
+	struct rig r;
+
+	rig_init(&r, 64, false);
+	for (unsigned version = 1; version <= 2; version++) {
+		memset(buf, (int)version, sizeof(buf));
+		for (uint64_t i = 0; i < (version == 1 ? LINES : 100); i++) {
+			w.sector = (i * 7919 % LINES) * 16;
+			w.stamp = r.stamp++;
+			w.dirty = i % 100 == 0;
+			ck_assert_int_eq(r.f->ops->write(r.f, &w), 0);
+		}
+	}
+	ck_assert_int_eq(r.f->ops->close(r.f), 0);
+	recover(&r);
+	r.f->ops->stats(r.f, &s);
+	ck_assert_uint_eq(s.live_sectors, LINES);
+	ck_assert_uint_eq(s.dirty_sectors, LINES / 100);
+	for (uint64_t i = 0; i < LINES; i += 10)
+		ck_assert_int_eq(read_byte(&r, 1, i * 7919 % LINES), i < 100 ? 2 : 1);
+	rig_done(&r);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("ftl recovery");
@@ -162,6 +239,8 @@ int main(void)
 	tcase_add_test(t, test_gap_of_an_erased_block);
 	tcase_add_loop_test(t, test_lost_header, 0, 2);
 	tcase_add_loop_test(t, test_lost_trim, 0, 4);
+	tcase_add_test(t, test_lost_index);
+	tcase_add_test(t, test_many_lines);
 	srunner_run_all(r, CK_ENV);
 	failed = srunner_ntests_failed(r);
 	srunner_free(r);
