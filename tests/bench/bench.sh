@@ -130,8 +130,12 @@ for i in range(200000):
   "$GILDFS" -o "card=$T/mc" "$T/many" "$T/mm"
   pid=$(daemon_pid "$T/mm")
   a=$(awk '/VmRSS/ {print $2}' "/proc/$pid/status")
-  find "$T/mm" -type f -size +1M
-  n=$("$GILD" stats "$T/mm" | awk '$1 == "file" && $2 == "known" {print $3}')
+  # Whoever drops the kernel's caches meanwhile makes it forget: then once more.
+  for _ in 1 2 3; do
+    find "$T/mm" -type f -size +1M
+    n=$("$GILD" stats "$T/mm" | awk '$1 == "file" && $2 == "known" {print $3}')
+    [ "$n" -lt 190000 ] || break
+  done
   b=$(awk '/VmRSS/ {print $2}' "/proc/$pid/status")
   printf 'RAM a known file              %9d bytes (%d files; fixed %d MiB)   target <= 400\n' \
     $(((b - a) * 1024 / n)) $n $((a / 1024))

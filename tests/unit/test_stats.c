@@ -136,7 +136,7 @@ static void fill(struct stats *s)
 	stats_init(s);
 	stats_add(s, read_hits, 5);
 	stats_inc(s, read_hits);
-	stats_set(s, fuse_inodes, 77);
+	stats_set(s, file_known, 77);
 	for (i = 1; i <= 100; i++)
 		hist_add(&s->latency_miss, i * 10);
 }
@@ -197,7 +197,7 @@ START_TEST(prometheus_form_is_valid)
 	fill(&s);
 	text = printed(stats_print_prometheus, &s);
 	ck_assert_has(text, "# TYPE gildfs_read_hits counter\ngildfs_read_hits 6\n");
-	ck_assert_has(text, "# TYPE gildfs_fuse_inodes gauge\ngildfs_fuse_inodes 77\n");
+	ck_assert_has(text, "# TYPE gildfs_file_known gauge\ngildfs_file_known 77\n");
 	ck_assert_has(text, "# TYPE gildfs_latency_miss summary\n");
 	ck_assert_has(text, "gildfs_latency_miss_count 100\n");
 	ck_assert_has(text, "gildfs_latency_miss_sum 50500\n");
