@@ -10,6 +10,11 @@
 #include "base/log.h"
 #include "ftl/ftl_priv.h"
 
+#define FORMAT_SEQ_GAP (1ULL << 20) /* more than a life uses after its last checkpoint */
+#define FORMAT_SEQ_MAX (1ULL << 38)
+#define FORMAT_LSN_GAP (1ULL << 42)
+#define FORMAT_LSN_MAX (1ULL << 63)
+
 const char *const ftl_tables[] = {"map", "ctl", "tombs", "ebs", "state", NULL};
 
 void ftl_space(const struct ftl_geom *g, uint32_t op_percent, struct ftl_space *out)
@@ -59,7 +64,24 @@ static void format_super(const struct ftl_format *f, const struct ftl_geom *g,
 	s->volume_bytes = f->volume_bytes;
 	s->format_time = (uint64_t)time(NULL);
 	s->clean = 1;
-	s->lsn = s->seq = 1;
+}
+
+/* A controller that is emptied keeps its uuid, and what it held stays on the medium: no sequence or lsn of
+ * that life may come again, or its records would pass. They begin by the clock, and above the old ones
+ * where the old superblock tells. */
+static void format_begin(struct media *m, struct ftl_media_super *s)
+{
+	struct ftl_media_super old = {.magic = 0};
+	int slot;
+
+	s->seq = 1 + ((s->format_time & UINT32_MAX) << 6);
+	s->lsn = 1 + ((s->format_time & UINT32_MAX) << 30);
+	if (ftl_super_read(m, &old, &slot))
+		return;
+	if (old.seq < FORMAT_SEQ_MAX && old.seq + FORMAT_SEQ_GAP > s->seq)
+		s->seq = old.seq + FORMAT_SEQ_GAP;
+	if (old.lsn < FORMAT_LSN_MAX && old.lsn + FORMAT_LSN_GAP > s->lsn)
+		s->lsn = old.lsn + FORMAT_LSN_GAP;
 }
 
 /* Every EB gets an ERASED header: the medium may hold another life of the same uuid. */
@@ -134,6 +156,7 @@ int ftl_format(struct media *m, struct meta *meta, const struct ftl_format *f)
 		return -ENOMEM;
 	memset(block, 0, FTL_BLOCK);
 	format_super(f, &g, &s);
+	format_begin(m, &s);
 	err = format_supers(m, block); /* from here on it is nobody's */
 	if (!err)
 		err = format_ebs(m, &s, &g, block);

@@ -15,7 +15,7 @@ int ftl_ckpt_init(struct meta *meta, const struct ftl_media_super *s, const stru
 {
 	struct ftl_state state = {
 		.version = FTL_STATE_VERSION, .controller = s->controller, .ebs = g->ebs,
-		.checkpoint = s->checkpoint, .next_lsn = 1, .next_seq = 1,
+		.checkpoint = s->checkpoint, .next_lsn = s->lsn, .next_seq = s->seq,
 	};
 	struct ftl_ebmeta m = {.min_dead = UINT64_MAX, .state = EB_FREE};
 	struct meta_txn *t;

@@ -72,8 +72,9 @@ struct ftl_media_super {
 	/* At that checkpoint: all lsns below were durable; first unused block sequence; highest stamp.
 	 * Erased EBs leave gaps among the lsns below, and take their sequences and stamps with them. */
 	uint64_t lsn, seq, stamp;
+	uint64_t void_lsn;     /* damage: what was clean in records below is not to be used */
 };
-static_assert(sizeof(struct ftl_media_super) == 136, "media format");
+static_assert(sizeof(struct ftl_media_super) == 144, "media format");
 
 enum ftl_eb_media_state { FTL_EB_ERASED = 1, FTL_EB_OPEN = 2 };
 

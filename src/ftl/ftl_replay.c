@@ -82,6 +82,10 @@ static int replay_data(struct ftl *f, const struct ftl_found *r, bool full)
 	h.valid = replay_mask(f, l, x, full);
 	h.dirty = x->dirty & h.valid;
 	h.dirty &= (uint16_t)~ftl_tomb_cover(f, FTL_REC_CLEAN, x->file, line, h.dirty, x->stamp);
+	if (full && x->lsn < f->super.void_lsn) {
+		ftl_map_cut(f, l, h.valid & (uint16_t)~h.dirty, x->stamp);
+		h.valid = h.dirty;
+	}
 	replay_flag_newer(l, x);
 	if (h.valid != x->valid || h.dirty != x->dirty)
 		ftl_eb_sub(f, pos, 0, x->stamp);
@@ -360,6 +364,7 @@ int ftl_replay_drop_clean(struct ftl *f)
 	for (uint32_t i = 0; i < f->geom.ebs; i++)
 		f->ebs[i].drops = f->ebs[i].drops_old = f->ebs[i].state != EB_FREE;
 	f->drops_unknown = true;
+	f->super.void_lsn = f->next_lsn; /* should the map be lost, too */
 	lock_release(&f->lock);
 	free(keys);
 	return err;

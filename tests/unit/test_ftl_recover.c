@@ -20,16 +20,21 @@ static uint64_t free_ebs(struct rig *r)
 }
 
 /* A line of one repeated byte: a record of 88 bytes. */
-static void write_const(struct rig *r, uint64_t file, uint64_t line, int byte, bool dirty)
+static void write_cold(struct rig *r, uint64_t file, uint64_t line, int byte, bool dirty, bool cold)
 {
 	static uint8_t buf[FLASH_LINE];
 	struct flash_write w = {
 		.file = file, .sector = line * 16, .count = 16, .len = FLASH_LINE, .data = buf,
-		.stamp = r->stamp++, .epoch = 1, .dirty = dirty,
+		.stamp = r->stamp++, .epoch = 1, .dirty = dirty, .cold = cold,
 	};
 
 	memset(buf, byte, sizeof(buf));
 	ck_assert_int_eq(r->f->ops->write(r->f, &w), 0);
+}
+
+static void write_const(struct rig *r, uint64_t file, uint64_t line, int byte, bool dirty)
+{
+	write_cold(r, file, line, byte, dirty, false);
 }
 
 /* -1: absent, -2: corrupt. */
@@ -117,8 +122,13 @@ START_TEST(test_lost_header)
 		rig_open(&r);
 	for (uint64_t i = 0; i < 8; i += 2)
 		ck_assert_int_eq(read_byte(&r, 1, i), -1);
-	r.f->ops->close(r.f);
-	r.f = NULL;
+	/* The block is used again, so that nothing tells of the damage when the map is lost. */
+	write_const(&r, 5, 0, 9, false);
+	ck_assert_int_eq(r.f->ops->close(r.f), 0);
+	recover(&r);
+	for (uint64_t i = 0; i < 8; i += 2)
+		ck_assert_int_eq(read_byte(&r, 1, i), -1);
+	ck_assert_int_eq(read_byte(&r, 5, 0), 9);
 	rig_done(&r);
 }
 END_TEST
@@ -226,6 +236,44 @@ START_TEST(test_many_lines)
 }
 END_TEST
 
+/* A controller that is emptied keeps its card's uuid, and what it held stays on the medium. */
+START_TEST(test_former_life)
+{
+	struct ftl_format f = {
+		.uuid = "unit test card", .controllers = 1, .op_percent = 28,
+		.geometry = {.erase_block = RIG_EB, .dies = 32, .slice = 8192},
+	};
+	struct rig r;
+
+	rig_init(&r, 16, true);
+	r.stamp = 5000;
+	for (uint64_t i = 0; i < 1000; i++)
+		write_const(&r, 1, i, 1, false);
+	ck_assert_int_eq(r.f->ops->close(r.f), 0);
+	ck_assert_int_eq(ftl_format(r.media, r.meta, &f), 0);
+	rig_open(&r);
+	r.stamp = 1;
+	write_const(&r, 2, 0, 2, false);
+	for (uint64_t i = 0; i < 1100; i++)
+		write_cold(&r, 3, i, 3, false, true);
+	ck_assert_int_eq(r.f->ops->flush(r.f), 0);
+	power_cut(&r);
+	for (int turn = 0; turn < 2; turn++) {
+		if (turn)
+			recover(&r);
+		else
+			rig_open(&r);
+		for (uint64_t i = 0; i < 1000; i++)
+			ck_assert_int_eq(read_byte(&r, 1, i), -1);
+		ck_assert_int_eq(read_byte(&r, 2, 0), 2);
+		ck_assert_int_eq(read_byte(&r, 3, 1099), 3);
+		ck_assert_int_eq(r.f->ops->close(r.f), 0);
+		r.f = NULL;
+	}
+	rig_done(&r);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("ftl recovery");
@@ -239,6 +287,7 @@ int main(void)
 	tcase_add_test(t, test_gap_of_an_erased_block);
 	tcase_add_loop_test(t, test_lost_header, 0, 2);
 	tcase_add_loop_test(t, test_lost_trim, 0, 4);
+	tcase_add_test(t, test_former_life);
 	tcase_add_test(t, test_lost_index);
 	tcase_add_test(t, test_many_lines);
 	srunner_run_all(r, CK_ENV);
