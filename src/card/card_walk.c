@@ -17,7 +17,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#define CARD_WALK_BATCH 256u
+#define CARD_WALK_BATCH 1024u
 
 struct card_walk_leg {
 	struct flash *flash;       /* NULL: out of use */

@@ -489,3 +489,32 @@ int ftl_map_keys(struct ftl *f, struct ftl_linekey from, struct ftl_linekey to,
 	*n = out;
 	return 0;
 }
+
+struct map_bound {
+	struct ftl_linekey key;
+	size_t left;
+};
+
+static int map_bound_walk(void *arg, const struct meta_buf *key, const struct meta_buf *value)
+{
+	struct map_bound *b = arg;
+	uint64_t raw[2];
+
+	(void)value;
+	if (key->len != sizeof(raw))
+		return -EUCLEAN;
+	memcpy(raw, key->data, sizeof(raw));
+	b->key.file = be64toh(raw[0]);
+	b->key.line = be64toh(raw[1]);
+	return --b->left == 0;
+}
+
+int ftl_map_bound(struct ftl *f, struct ftl_linekey from, size_t n, struct ftl_linekey *to)
+{
+	struct map_bound b = {.left = n};
+	uint64_t raw[2] = {htobe64(from.file), htobe64(from.line)};
+	int r = meta_walk(f->meta, FTL_T_MAP, raw, sizeof(raw), map_bound_walk, &b);
+
+	*to = r > 0 ? b.key : (struct ftl_linekey){UINT64_MAX, UINT64_MAX};
+	return r < 0 ? r : 0;
+}

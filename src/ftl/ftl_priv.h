@@ -485,6 +485,9 @@ struct ftl_linekey {
 int ftl_map_keys(struct ftl *f, struct ftl_linekey from, struct ftl_linekey to,
 		 struct ftl_linekey **keys, size_t *n);
 
+/* The n-th line of the table from `from` on; the highest key there can be when there are fewer. */
+int ftl_map_bound(struct ftl *f, struct ftl_linekey from, size_t n, struct ftl_linekey *to);
+
 /* ---- tombstones (ftl_tomb.c), lock held ---- */
 
 #define FTL_TOMB_BYTES ftl_record_bytes(sizeof(struct ftl_media_range))

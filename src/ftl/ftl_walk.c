@@ -7,6 +7,8 @@
 
 #include "ftl/ftl_priv.h"
 
+#define WALK_LINES 1024 /* at a time: a walk may end soon, and memory is bounded */
+
 typedef int (*walk_fn)(void *arg, const struct flash_extent *e);
 
 static int walk_tomb(const struct ftl_tomb *t, walk_fn fn, void *arg)
@@ -65,16 +67,23 @@ static int walk_line(struct ftl *f, const struct ftl_linekey *k, unsigned from, 
 
 static int walk_data(struct ftl *f, uint64_t file, uint64_t sector, walk_fn fn, void *arg)
 {
-	struct ftl_linekey to = {UINT64_MAX, UINT64_MAX};
-	struct ftl_linekey from = {file, sector / FLASH_LINE_SECTORS}, *keys = NULL;
-	size_t n = 0;
-	int err = ftl_map_keys(f, from, to, &keys, &n);
+	struct ftl_linekey first = {file, sector / FLASH_LINE_SECTORS}, from = first, to;
+	int err;
 
-	for (size_t i = 0; i < n && !err; i++)
-		err = walk_line(f, &keys[i],
-				keys[i].file == file && keys[i].line == from.line ?
-				sector % FLASH_LINE_SECTORS : 0, fn, arg);
-	free(keys);
+	do {
+		struct ftl_linekey *keys = NULL;
+		size_t n = 0;
+
+		err = ftl_map_bound(f, from, WALK_LINES, &to);
+		if (!err)
+			err = ftl_map_keys(f, from, to, &keys, &n);
+		for (size_t i = 0; i < n && !err; i++)
+			err = walk_line(f, &keys[i],
+					keys[i].file == file && keys[i].line == first.line ?
+					sector % FLASH_LINE_SECTORS : 0, fn, arg);
+		free(keys);
+		from = (struct ftl_linekey){to.file, to.line + 1};
+	} while (!err && to.line != UINT64_MAX);
 	return err;
 }
 

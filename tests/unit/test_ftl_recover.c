@@ -206,13 +206,23 @@ START_TEST(test_lost_index)
 }
 END_TEST
 
-/* More lines than recovery keeps in memory. */
+static int walk_one(void *arg, const struct flash_extent *e)
+{
+	uint64_t *next = arg;
+
+	ck_assert_uint_eq(e->sector, *next * 16);
+	++*next;
+	return 0;
+}
+
+/* More lines than recovery keeps in memory, and than a walk does. */
 START_TEST(test_many_lines)
 {
 	enum { LINES = 70000 };
 	static uint8_t buf[FLASH_SECTOR];
 	struct flash_write w = {.file = 1, .count = 1, .len = FLASH_SECTOR, .data = buf, .epoch = 1};
 	struct flash_stats s;
+	uint64_t n = 0;
 	struct rig r;
 
 	rig_init(&r, 64, false);
@@ -230,6 +240,11 @@ START_TEST(test_many_lines)
 	r.f->ops->stats(r.f, &s);
 	ck_assert_uint_eq(s.live_sectors, LINES);
 	ck_assert_uint_eq(s.dirty_sectors, LINES / 100);
+	ck_assert_int_eq(r.f->ops->walk(r.f, FLASH_WALK_DATA, 0, 0, walk_one, &n), 0);
+	ck_assert_uint_eq(n, LINES);
+	n = 60001;
+	ck_assert_int_eq(r.f->ops->walk(r.f, FLASH_WALK_DATA, 1, n * 16, walk_one, &n), 0);
+	ck_assert_uint_eq(n, LINES);
 	for (uint64_t i = 0; i < LINES; i += 10)
 		ck_assert_int_eq(read_byte(&r, 1, i * 7919 % LINES), i < 100 ? 2 : 1);
 	rig_done(&r);
