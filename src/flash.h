@@ -31,7 +31,8 @@
  * there is none, write answers -ENOSPC at once and GC goes on in the background. trim, mark_clean
  * and ctl_put have a reserve of their own and meet -ENOSPC only when the card is misused (more
  * control records than its reserve holds). Errors: -ENOSPC; -EIO the media failed (the card is then
- * failed or read-only: see health); -EINVAL; -ENOMEM.
+ * failed or read-only: see health); -EUCLEAN the map is damaged there, not the media (gild recover makes
+ * it anew); -EINVAL; -ENOMEM.
  */
 #ifndef GILD_FLASH_H
 #define GILD_FLASH_H

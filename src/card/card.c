@@ -81,7 +81,7 @@ static int card_read(struct flash *f, uint64_t file, uint64_t sector, uint32_t c
 		if (card_is_live(card, i))
 			r = card->c[i].flash->ops->read(card->c[i].flash, file, sector, piece,
 							min_epoch, to, state);
-		if (r == -EIO)
+		if (r == -EIO || r == -EUCLEAN)
 			card_read_lost(state, piece, min_epoch);
 		else if (r < 0)
 			return r;
@@ -160,7 +160,7 @@ static int card_range(struct card *card, bool trim, uint64_t file, uint64_t sect
 {
 	uint32_t mask;
 	unsigned i;
-	int r;
+	int r, result = 0;
 
 	if (sector > FLASH_SECTOR_MAX)
 		return -EINVAL;
@@ -179,10 +179,9 @@ static int card_range(struct card *card, bool trim, uint64_t file, uint64_t sect
 		}
 		if (r == -EIO)
 			r = card_out(card, i);
-		if (r < 0)
-			return r;
+		result = result ? result : r;
 	}
-	return 0;
+	return result;
 }
 
 static int card_trim(struct flash *f, uint64_t file, uint64_t sector, uint64_t count, uint64_t stamp)

@@ -54,7 +54,7 @@ static int ctl_read_table(struct ftl *f, const struct ftl_ctlkey *k, struct ftl_
 	}
 	log_error(FTL_MODULE, "controller %u: control record of kind %u unreadable; run recover",
 		  f->super.controller, k->kind);
-	return -EIO;
+	return -EUCLEAN;
 }
 
 int ftl_ctl_find(struct ftl *f, const struct ftl_ctlkey *k, struct ftl_ctlmeta *m, void *value)

@@ -381,8 +381,8 @@ static int gc_round_locked(struct ftl *f)
 		lock_release(&f->lock);
 		if (g.eb->footer)
 			ftl_eb_free_index(g.eb);
-		/* Unreadable for now: the next. */
-		if (err == -EIO && !f->failed)
+		/* Unreadable for now, or by a map that is damaged there: the next. */
+		if ((err == -EIO || err == -EUCLEAN) && !f->failed)
 			err = 0;
 	}
 	ftl_scratch_put(f, g.s);

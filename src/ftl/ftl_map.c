@@ -145,7 +145,7 @@ static int map_read_table(struct ftl *f, uint64_t file, uint64_t line, struct ft
 		log_error(FTL_MODULE, "controller %u: map entry of file %" PRIu64 " line %" PRIu64
 			  " unreadable: %s; run recover", f->super.controller, file, line,
 			  strerror(-err));
-		return -EIO;
+		return -EUCLEAN;
 	}
 	return 0;
 }

@@ -81,14 +81,20 @@ int ftl_range_apply(struct ftl *f, unsigned type, uint64_t file, uint64_t first,
 	int err = 0;
 
 	if (to.line - from.line < RANGE_FEW) {
-		for (uint64_t line = from.line; line <= to.line && !err; line++)
-			err = range_line(f, type, file, line, range_mask(first, last, line), stamp);
+		for (uint64_t line = from.line; line <= to.line; line++) {
+			int e = range_line(f, type, file, line, range_mask(first, last, line), stamp);
+
+			err = err ? err : e;
+		}
 		return err;
 	}
 	err = ftl_map_keys(f, from, to, &keys, &n);
-	for (size_t i = 0; i < n && !err; i++)
-		err = range_line(f, type, file, keys[i].line, range_mask(first, last, keys[i].line),
-				 stamp);
+	for (size_t i = 0; i < n; i++) {
+		int e = range_line(f, type, file, keys[i].line,
+				   range_mask(first, last, keys[i].line), stamp);
+
+		err = err ? err : e;
+	}
 	free(keys);
 	return err;
 }

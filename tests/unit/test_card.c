@@ -2,6 +2,8 @@
  * The card over real controllers: routing, ranges, walks, flushes, failing controllers. */
 #include <config.h>
 
+#include <endian.h>
+
 #include "card_rig.h"
 
 #include "base/hash.h"
@@ -335,6 +337,39 @@ START_TEST(that_a_controller_is_out_is_durable_before_the_answer)
 }
 END_TEST
 
+/* A rotten entry of a map concerns its line. Were the controller taken out, recover would empty it, the
+ * dirty data in its sound log included. */
+START_TEST(a_rotten_map_entry_takes_no_controller_out)
+{
+	uint64_t line, key[2], sector;
+	struct flash_health h;
+	struct meta_txn *t;
+	struct meta *meta;
+
+	open_card(4, false);
+	ck_assert_ok(rig_write(rig.card, 7, 0, 256, 200, true));
+	ck_assert_ok(rig_close(&rig));
+	ck_assert_ok(rig_open(&rig));
+	line = line_of(1, 7);
+	key[0] = htobe64(7);
+	key[1] = htobe64(line);
+	meta = card_of(rig.card)->c[1].meta;
+	ck_assert_ok(meta_begin_write(meta, &t));
+	ck_assert_ok(meta_put(t, 0, key, sizeof(key), "nonsense", 8));
+	ck_assert_ok(meta_commit(t));
+	ck_assert_int_eq(rig_write(rig.card, 7, line * 16, 1, 300, true), -EUCLEAN);
+	ck_assert_int_eq(rig_read(rig.card, 7, line * 16), -1);
+	ck_assert_int_eq(rig.card->ops->trim(rig.card, 7, 0, 240, 301), -EUCLEAN);
+	rig.card->ops->health(rig.card, &h);
+	ck_assert_int_eq(h.state, FLASH_OK);
+	for (sector = 0; sector < 256; sector++)
+		if (sector / 16 != line)
+			ck_assert_int_eq(rig_read(rig.card, 7, sector), sector < 240 ? 0 : 200);
+	ck_assert_ok(rig_close(&rig));
+	rig_destroy(&rig);
+}
+END_TEST
+
 START_TEST(a_flush_waits_for_a_mark_under_way)
 {
 	struct flash_health h;
@@ -472,6 +507,7 @@ int main(void)
 	tcase_add_test(t, statistics_are_sums);
 	tcase_add_test(t, the_card_goes_on_without_a_controller);
 	tcase_add_test(t, that_a_controller_is_out_is_durable_before_the_answer);
+	tcase_add_test(t, a_rotten_map_entry_takes_no_controller_out);
 	tcase_add_test(t, a_flush_waits_for_a_mark_under_way);
 	tcase_add_test(t, a_controller_that_fails_at_the_close_is_out);
 	tcase_add_test(t, lost_dirty_sectors_fail_every_later_flush);

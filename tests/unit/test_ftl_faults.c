@@ -389,9 +389,9 @@ START_TEST(test_rotten_map)
 			ck_assert_int_eq(meta_put(t, table, v.key, v.key_len, v.value, v.len), 0);
 			ck_assert_int_eq(meta_commit(t), 0);
 			if (table == 0)
-				ck_assert_int_eq(r.f->ops->read(r.f, 5, 0, 16, 0, buf, st), -EIO);
+				ck_assert_int_eq(r.f->ops->read(r.f, 5, 0, 16, 0, buf, st), -EUCLEAN);
 			else
-				ck_assert_int_eq(r.f->ops->ctl_get(r.f, 1, ctl, out, &len, NULL), -EIO);
+				ck_assert_int_eq(r.f->ops->ctl_get(r.f, 1, ctl, out, &len, NULL), -EUCLEAN);
 			v.value[bit / 8] ^= (uint8_t)(1 << bit % 8);
 			ck_assert_int_eq(meta_begin_write(r.meta, &t), 0);
 			ck_assert_int_eq(meta_put(t, table, v.key, v.key_len, v.value, v.len), 0);
