@@ -158,8 +158,8 @@ static int replay_control(struct ftl *f, const struct ftl_found *r, struct ftl_s
 		log_error(FTL_MODULE, "controller %u: erase block %u + %u: a flushed control record"
 			  " is lost", f->super.controller, r->eb->index, r->x.offset);
 		f->c.media_errors++;
-		/* What it trimmed is nobody knows which clean data. */
-		if (r->x.type == FTL_REC_TRIM)
+		/* What it trimmed, or whose file's epoch it raised, nobody knows. */
+		if (r->x.type != FTL_REC_CLEAN)
 			f->health = FLASH_DEGRADED;
 		return 0;
 	}
@@ -232,7 +232,7 @@ static int replay_gather(struct ftl *f, uint32_t *from)
 
 		if (eb->state != EB_OPEN) {
 			err = ftl_scan_header(f, i, &h);
-			if (err == -ENOMEM || err == -EIO)
+			if (err == -ENOMEM || (err == -EIO && eb->state != EB_CLOSED))
 				return err;
 			/* Every EB has had a header since it was formatted, so one has been lost, and
 			 * with it maybe the newest versions. The map knows what CLOSED ones hold. */
@@ -401,6 +401,8 @@ static int replay_footers(struct ftl *f)
 		if (eb->state != EB_CLOSED || eb->footer || eb->idx)
 			continue;
 		err = ftl_scan_index(f, eb);
+		if (err == -EIO) /* GC will see */
+			err = 0;
 		if (eb->footer)
 			ftl_eb_free_index(eb);
 	}

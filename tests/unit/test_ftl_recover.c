@@ -251,6 +251,26 @@ START_TEST(test_many_lines)
 }
 END_TEST
 
+/* Of what was closed before the checkpoint, opening needs nothing. */
+START_TEST(test_unreadable_header)
+{
+	uint64_t line = 0;
+	struct rig r;
+
+	rig_init(&r, 16, true);
+	while (free_ebs(&r) > 14)
+		ck_assert_int_eq(rig_write(&r, 2, 16 * line++, 16, 3, true), 0);
+	ck_assert_int_eq(ftl_checkpoint(r.f), 0);
+	ck_assert_int_eq(rig_write(&r, 2, 16 * line++, 16, 3, true), 0);
+	ck_assert_int_eq(r.f->ops->flush(r.f), 0);
+	power_cut(&r);
+	media_fault_fail(r.fault, MEDIA_OP_READ, 3, -EIO); /* after both superblocks */
+	rig_open(&r);
+	rig_expect(&r, 2, 0, (uint32_t)line * 16, 3);
+	rig_done(&r);
+}
+END_TEST
+
 /* A controller that is emptied keeps its card's uuid, and what it held stays on the medium. */
 START_TEST(test_former_life)
 {
@@ -302,6 +322,7 @@ int main(void)
 	tcase_add_test(t, test_gap_of_an_erased_block);
 	tcase_add_loop_test(t, test_lost_header, 0, 2);
 	tcase_add_loop_test(t, test_lost_trim, 0, 4);
+	tcase_add_test(t, test_unreadable_header);
 	tcase_add_test(t, test_former_life);
 	tcase_add_test(t, test_lost_index);
 	tcase_add_test(t, test_many_lines);
