@@ -342,9 +342,13 @@ void cnode_mark_changed(struct cnode *n, const struct cversion *was, const struc
 {
 	bool same = was->size == is->size && was->msec == is->msec && was->mnsec == is->mnsec;
 
-	/* Two changes of which the kernel did not hear in between may cancel out. */
+	/* Two changes of which the kernel did not hear in between may cancel out. Where it must see
+	 * this one, it drops all pages by itself, whatever else was wrong with them; and to be told by
+	 * an invalidation besides would make it pass over the new size. */
 	if (same || (n->flags & CN_UNTOLD))
 		n->flags |= CN_UNSEEN;
+	else
+		n->flags &= ~CN_UNSEEN;
 	n->flags |= CN_CHANGED | CN_UNTOLD;
 	n->flags &= ~CN_TOLD;
 }
