@@ -64,13 +64,15 @@ fill_flash() {
   start_mount
 }
 
+# The third of three passes: the kernel asks for names again that are older than the ttl of 1 s, and
+# the first passes take longer than that.
 bench_warm() {
   local t r
   for t in 1 4 16; do
     : >"$T/a"; : >"$T/n"
     for r in $(seq "$rounds"); do
-      rate "$T/b" $t "$r" >/dev/null; rate "$T/b" $t "$r" >>"$T/n"
-      rate "$T/m" $t "$r" >/dev/null; rate "$T/m" $t "$r" >>"$T/a"
+      for _ in 1 2; do rate "$T/b" $t "$r" >/dev/null; done; rate "$T/b" $t "$r" >>"$T/n"
+      for _ in 1 2; do rate "$T/m" $t "$r" >/dev/null; done; rate "$T/m" $t "$r" >>"$T/a"
     done
     row "warm pages, $t clients" "$T/a" "$T/n" ">= 0.7"
   done
