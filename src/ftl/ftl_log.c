@@ -118,6 +118,7 @@ void ftl_log_close_head(struct ftl *f, enum ftl_stream s)
 	eb->end_lsn = f->next_lsn;
 	eb->age = f->clock;
 	ftl_eb_set_state(f, eb, EB_CLOSED);
+	ftl_gc_unstick(f); /* one victim more */
 	h->eb = NULL;
 	h->off = 0;
 }
