@@ -46,6 +46,30 @@ static void mirror_power(struct mirror *m)
 	}
 }
 
+/* No space just now: gives the leg's GC a turn. */
+static bool mirror_room(struct mirror *m, struct flash *leg)
+{
+	struct flash_stats before, after;
+
+	leg->ops->stats(leg, &before);
+	rig_step(&m->rig[leg == m->leg[1]]);
+	leg->ops->stats(leg, &after);
+	return before.gc_runs != after.gc_runs || before.checkpoints != after.checkpoints ||
+	       before.erases != after.erases;
+}
+
+static int mirror_member_put(struct mirror *m, unsigned i, const struct array_member *member,
+			     uint64_t stamp)
+{
+	int r;
+
+	while ((r = array_member_put(m->leg[i], member, stamp)) == -ENOSPC &&
+	       mirror_room(m, m->leg[i]))
+		;
+	mirror_power(m);
+	return r;
+}
+
 static int mirror_raise(struct mirror *m, uint32_t live)
 {
 	unsigned i;
@@ -56,8 +80,7 @@ static int mirror_raise(struct mirror *m, uint32_t live)
 	for (i = 0; i < 2 && r == 0; i++) {
 		m->member.index = i;
 		if (m->leg[i])
-			r = array_member_put(m->leg[i], &m->member, mirror_stamp(m));
-		mirror_power(m);
+			r = mirror_member_put(m, i, &m->member, mirror_stamp(m));
 	}
 	return r;
 }
@@ -76,18 +99,6 @@ static int mirror_lost(struct mirror *m, unsigned i)
 }
 
 typedef int (*mirror_fn)(struct flash *leg, void *arg);
-
-/* No space just now: gives the leg's GC a turn. */
-static bool mirror_room(struct mirror *m, struct flash *leg)
-{
-	struct flash_stats before, after;
-
-	leg->ops->stats(leg, &before);
-	rig_step(&m->rig[leg == m->leg[1]]);
-	leg->ops->stats(leg, &after);
-	return before.gc_runs != after.gc_runs || before.checkpoints != after.checkpoints ||
-	       before.erases != after.erases;
-}
 
 static int mirror_each(struct mirror *m, mirror_fn fn, void *arg)
 {
@@ -514,10 +525,9 @@ static int mirror_resync(struct mirror *m, unsigned stale)
 	m->member.generation++;
 	m->member.live = 3;
 	m->member.index = !stale;
-	r = array_member_put(p.from, &m->member, mirror_stamp(m));
-	mirror_power(m);
+	r = mirror_member_put(m, !stale, &m->member, mirror_stamp(m));
 	m->member.index = stale;
-	return r < 0 ? r : array_member_put(p.to, &m->member, mirror_stamp(m));
+	return r < 0 ? r : mirror_member_put(m, stale, &m->member, mirror_stamp(m));
 }
 
 void mirror_make(struct mirror *m, uint64_t seed)
@@ -581,8 +591,7 @@ static int mirror_begin_stamps(struct mirror *m, const struct array_member membe
 	first = mirror_stamp(m);
 	for (i = 0; i < 2 && r == 0; i++) {
 		if (m->leg[i])
-			r = array_member_put(m->leg[i], &member[i], first);
-		mirror_power(m);
+			r = mirror_member_put(m, i, &member[i], first);
 	}
 	return r;
 }
