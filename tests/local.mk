@@ -16,7 +16,7 @@ EXTRA_DIST += tests/fuse/semantics.py tests/summary tests/run-mounted tests/lib.
 
 fuse_tests = tests/fuse/shown-by.sh tests/fuse/bad-input.sh tests/fuse/trees.sh tests/fuse/kill9.sh \
 	tests/fuse/differential.sh tests/fuse/recover.sh tests/fuse/coherence.sh tests/fuse/slowdisk.sh \
-	tests/fuse/semantics.sh tests/fuse/control.sh
+	tests/fuse/semantics.sh tests/fuse/control.sh tests/fuse/card-trouble.sh
 
 check-fuse: all
 	$(AM_TESTS_ENVIRONMENT) $(top_srcdir)/tests/run-mounted $(fuse_tests)

@@ -374,6 +374,7 @@ static void ckpt_thaw(struct ftl *f)
 	}
 	f->frozen = NULL;
 	f->ckpt_retry = clock_mono_ns() + NS_PER_S;
+	lock_cond_broadcast(&f->cond);
 	ftl_changed(f);
 	lock_release(&f->lock);
 	ftl_overlay_free(o);

@@ -63,8 +63,9 @@ bool ftl_gc_wait(struct ftl *f)
 {
 	uint64_t until = clock_mono_ns() + GC_WAIT_NS, erases = f->c.erases;
 
-	/* Unlike data, what frees space is worth waiting for, if anybody is at work. */
-	while (f->running && !f->failed && f->c.erases == erases &&
+	/* Unlike data, what frees space is worth waiting for, if anybody is at work; but while
+	 * checkpoints fail (a full filesystem) nothing is erased, and writers would wait in vain. */
+	while (f->running && !f->failed && !f->ckpt_retry && f->c.erases == erases &&
 	       (!f->gc_stuck || f->gc_tombs || f->tombs_due)) {
 		ftl_kick(f);
 		if (!lock_cond_wait_until(&f->cond, &f->lock, until))
