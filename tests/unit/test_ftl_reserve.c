@@ -99,6 +99,14 @@ static void in_background(struct rig *r)
 	r->f->ops->set_reclaim(r->f, keep_all, NULL);
 }
 
+/* The audit needs quiet. */
+static void done(struct rig *r)
+{
+	r->opt.background = false;
+	rig_reopen(r);
+	rig_done(r);
+}
+
 /* A stream that is rarely written has an open block for long: what died in it must not keep every
  * tombstone since. */
 START_TEST(test_old_open_block)
@@ -138,7 +146,7 @@ START_TEST(test_trims_on_a_full_card)
 		ck_assert_msg(!trim(&r, 4, i * 16, 1), "trim %u", i);
 	for (uint64_t i = 0; i < lines; i++)
 		rig_expect(&r, 1, i * 16, 16, 3);
-	rig_done(&r);
+	done(&r);
 }
 END_TEST
 
@@ -156,7 +164,7 @@ START_TEST(test_records_on_a_full_card)
 		ck_assert_msg(!put(&r, i, 100), "record %u", i);
 		ck_assert_msg(!put(&r, i, 0), "deletion %u", i);
 	}
-	rig_done(&r);
+	done(&r);
 }
 END_TEST
 
