@@ -191,6 +191,7 @@ static int scan_index_all(struct scan *s)
 	struct ftl_eb *eb = s->eb;
 	int err = 0;
 
+	lock_acquire(&s->f->lock); /* a freeze reads what is set here */
 	ftl_eb_free_index(eb);
 	eb->records = 0;
 	eb->footer = false;
@@ -199,6 +200,7 @@ static int scan_index_all(struct scan *s)
 		err = ftl_eb_index_add(eb, &s->recs[i].x);
 	}
 	eb->scan_durable = s->durable;
+	lock_release(&s->f->lock);
 	return err;
 }
 
@@ -274,6 +276,7 @@ int ftl_scan_read(struct ftl *f, struct ftl_eb *eb)
 			    " all of it", f->super.controller, eb->index);
 	if (err)
 		return scan_raw(f, eb);
+	lock_acquire(&f->lock);
 	ftl_eb_free_index(eb);
 	eb->idx = idx;
 	eb->records = eb->idx_cap = t.records;
@@ -283,6 +286,7 @@ int ftl_scan_read(struct ftl *f, struct ftl_eb *eb)
 	eb->host_bytes = t.host_bytes;
 	eb->gc_bytes = t.gc_bytes;
 	eb->pad_bytes = t.pad_bytes;
+	lock_release(&f->lock);
 	return 0;
 }
 
