@@ -527,6 +527,12 @@ static void ckpt_discard(struct ftl *f, const struct ftl_eb *eb)
 		media_discard(f->media, base + FTL_BLOCK, f->geom.eb_bytes - FTL_BLOCK);
 }
 
+/* No lock: only ftl_ckpt_erase(), under ckpt_lock, moves EBs into and out of ERASING. */
+static bool ckpt_erasing(const struct ftl_eb *eb)
+{
+	return __atomic_load_n(&eb->state, __ATOMIC_RELAXED) == EB_ERASING;
+}
+
 int ftl_ckpt_erase(struct ftl *f)
 {
 	unsigned n = 0;
@@ -545,14 +551,13 @@ int ftl_ckpt_erase(struct ftl *f)
 		n++;
 	}
 	lock_release(&f->lock);
-	/* Only this function, under ckpt_lock, moves EBs out of ERASING. */
 	for (uint32_t i = 0; n && i < f->geom.ebs && !err; i++)
-		if (f->ebs[i].state == EB_ERASING)
+		if (ckpt_erasing(&f->ebs[i]))
 			err = ckpt_erase_one(f, &f->ebs[i]);
 	if (n && !err)
 		err = ftl_media_flush(f);
 	for (uint32_t i = 0; n && i < f->geom.ebs && !err; i++)
-		if (f->ebs[i].state == EB_ERASING)
+		if (ckpt_erasing(&f->ebs[i]))
 			ckpt_discard(f, &f->ebs[i]);
 	lock_acquire(&f->lock);
 	for (uint32_t i = 0; n && i < f->geom.ebs; i++) {

@@ -80,7 +80,7 @@ void ftl_eb_set_state(struct ftl *f, struct ftl_eb *eb, enum ftl_eb_state state)
 		f->nfree++;
 	if (state == EB_PENDING || state == EB_ERASING)
 		f->npending++;
-	eb->state = (uint8_t)state;
+	__atomic_store_n(&eb->state, (uint8_t)state, __ATOMIC_RELAXED); /* see ftl_ckpt_erase() */
 	eb->changed = true;
 	ftl_changed(f);
 }
