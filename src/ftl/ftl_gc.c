@@ -364,6 +364,7 @@ static void gc_account(struct ftl *f, struct gc *g, int err)
 static int gc_round_locked(struct ftl *f)
 {
 	struct gc g = {.f = f};
+	uint64_t seq;
 	int err = 0;
 
 	g.s = ftl_scratch_get(f);
@@ -372,16 +373,18 @@ static int gc_round_locked(struct ftl *f)
 	while (!err) {
 		lock_acquire(&f->lock);
 		g.eb = gc_choose(f, &g);
+		seq = g.eb ? g.eb->seq : 0;
 		lock_release(&f->lock);
 		if (!g.eb)
 			break;
 		err = gc_victim(f, &g);
 		lock_acquire(&f->lock);
 		gc_account(f, &g, err);
+		/* Somebody's checkpoint may have erased it, and it may be in use again. */
+		if (g.eb->footer && g.eb->seq == seq)
+			ftl_eb_free_index(g.eb);
 		ftl_log_write_ready(f);
 		lock_release(&f->lock);
-		if (g.eb->footer)
-			ftl_eb_free_index(g.eb);
 		/* Unreadable for now, or by a map that is damaged there: the next. */
 		if ((err == -EIO || err == -EUCLEAN) && !f->failed)
 			err = 0;
