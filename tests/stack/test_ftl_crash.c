@@ -98,7 +98,7 @@ static int op_write(struct rig *r, struct model *m, uint64_t *rng, bool volume)
 	w.len = count * FLASH_SECTOR;
 	r->f->ops->stats(r->f, &s);
 	/* Less than admission takes: see write_admit(). */
-	w.dirty = !volume && draw(rng, 2) && s.dirty_sectors + count < 220;
+	w.dirty = !volume && draw(rng, 2) && s.dirty_sectors + count < 180;
 	w.cold = draw(rng, 3) == 0;
 	for (unsigned i = 0; i < count; i++)
 		rig_fill(buf + i * FLASH_SECTOR, model_seed(w.stamp) + sector + i);
