@@ -169,9 +169,16 @@ static void fs_pool_run(struct work *w)
 	fs_msg_put(m);
 }
 
+/* Claims the right to block: `idle` alone is a guess, for who is counted there may have a message
+ * already and claim as well. Fewer than there are readers may, so one is always left to read. */
 static bool fs_may_inline(struct fs *f)
 {
-	return atomic_load(&f->idle) > 0 && clock_mono_ns() >= atomic_load(&f->inline_from);
+	if (atomic_load(&f->idle) == 0 || clock_mono_ns() < atomic_load(&f->inline_from))
+		return false;
+	if (atomic_fetch_add(&f->inlining, 1) + 1 < f->readers)
+		return true;
+	atomic_fetch_sub(&f->inlining, 1);
+	return false;
 }
 
 static void fs_serve_inline(struct fs_thread *t)
@@ -180,6 +187,7 @@ static void fs_serve_inline(struct fs_thread *t)
 	uint64_t start = clock_mono_ns(), end;
 
 	fs_serve(t, t->msg, false);
+	atomic_fetch_sub(&f->inlining, 1);
 	end = clock_mono_ns();
 	if (end - start > FS_QUICK_NS) {
 		uint64_t penalty = (end - start) * FS_PENALTY;

@@ -84,6 +84,7 @@ struct fs {
 	atomic_uint asleep;  /* helpers waiting to be woken */
 	sem_t help;
 	atomic_ullong inline_from; /* clock_mono_ns from which readers may run what may block */
+	atomic_uint inlining;    /* threads in fs_serve_inline, fewer than readers */
 	/* under `lock` */
 	struct lock lock;
 	struct fs_msg *free;
