@@ -117,8 +117,6 @@ ssize_t backing_copy_range(struct backing *b, struct bnode *from, uint64_t from_
 			   uint64_t to_off, size_t len);
 /* What was read of [off, off+len) is kept elsewhere now: its pages need not stay in memory. */
 void backing_drop_pages(struct backing *b, struct bnode *n, uint64_t off, size_t len);
-/* Hints the kernel that [off, off+len) will be read (posix_fadvise WILLNEED). */
-void backing_readahead(struct backing *b, struct bnode *n, uint64_t off, size_t len);
 
 /* ---- names ---- */
 

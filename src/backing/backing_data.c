@@ -201,13 +201,3 @@ void backing_drop_pages(struct backing *b, struct bnode *n, uint64_t off, size_t
 		(void)posix_fadvise(f->fd, (off_t)off, (off_t)len, POSIX_FADV_DONTNEED);
 	bfile_put(b, f);
 }
-
-void backing_readahead(struct backing *b, struct bnode *n, uint64_t off, size_t len)
-{
-	struct bfile *f;
-
-	if (bfile_get(b, n, BFILE_READ, &f) < 0)
-		return;
-	(void)posix_fadvise(f->fd, (off_t)off, (off_t)len, POSIX_FADV_WILLNEED);
-	bfile_put(b, f);
-}

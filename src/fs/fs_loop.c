@@ -23,7 +23,7 @@
  * a fast backing costs. So a reader runs what may block by itself while another reader is idle and
  * the backing has been quick lately: after a call that took longer than FS_QUICK_NS, none is run by
  * a reader for FS_PENALTY times as long (ten seconds at most). On a slow disk that is next to never,
- * and with a hanging backing one reader hangs and the others go on.
+ * and with a hanging backing one reader hangs and another goes on; a single reader runs none.
  *
  * Invariants:
  *   1. A request is answered exactly once: by the operation that did not call fs_defer(), or here
@@ -31,7 +31,9 @@
  *   2. A reader serves with `nowait` set, unless the kind is QUICK, or fs_may_inline(), or the pool
  *      cannot take the message (stopping, or too much memory in flight already: then blocking is the
  *      back-pressure).
- *   3. READ and WRITE never wait for an invalidation: those have their own queue (fs_park.c).
+ *   3. Fewer threads than there are readers run what may block at a time (fs_may_inline): one always
+ *      comes back to read.
+ *   4. READ and WRITE never wait for an invalidation: those have their own queue (fs_park.c).
  *
  * INTERRUPT is answered with ENOSYS: the kernel then sends no more of them and waits for the answer
  * it gets anyway. All reading is by plain read(2) of the session's descriptor, libfuse parses and

@@ -46,7 +46,7 @@ json_t *stats_to_json(const struct stats *s);
 void stats_print_text(const struct stats *s, FILE *to);
 /* Prometheus text exposition format 0.0.4, names gildfs_GROUP_NAME, histograms as summaries. */
 void stats_print_prometheus(const struct stats *s, FILE *to);
-/* The table itself as "group name unit help" lines, tab separated (manual and its check). */
+/* The table itself as "group name unit help" lines, tab separated: what every other form must name. */
 void stats_print_table(FILE *to);
 
 #endif

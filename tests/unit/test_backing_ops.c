@@ -362,7 +362,6 @@ START_TEST(data_goes_and_comes)
 	ck_assert_int_eq(backing_fallocate(S.b, n, 0, 0, 300000), 0);
 	ck_assert_int_eq(backing_getattr(S.b, n, &a), 0);
 	ck_assert_int_eq(a.st.st_size, 300000);
-	backing_readahead(S.b, n, 0, 4096);
 	m = make("copy", 0644);
 	ck_assert_int_eq(backing_copy_range(S.b, n, 100000, m, 3, 6), 6);
 	backing_close_idle(S.b);
