@@ -12,7 +12,8 @@ cli_tests = tests/cli/options.sh tests/cli/slowdisk.sh
 lint_tests = tests/lint/layers.sh tests/lint/sizes.sh tests/lint/manual.sh
 dist_check_SCRIPTS += $(cli_tests) $(lint_tests) $(fuse_tests)
 TESTS += $(cli_tests) $(lint_tests)
-EXTRA_DIST += tests/fuse/semantics.py tests/summary tests/run-mounted tests/lib.sh tests/README tests/fuse/differential.py
+EXTRA_DIST += tests/fuse/semantics.py tests/summary tests/run-mounted tests/lib.sh tests/README tests/fuse/differential.py tests/fuse/kill9.py \
+	tests/check-crash tests/stack/mutants.sh
 
 fuse_tests = tests/fuse/shown-by.sh tests/fuse/bad-input.sh tests/fuse/trees.sh tests/fuse/kill9.sh \
 	tests/fuse/differential.sh tests/fuse/recover.sh tests/fuse/coherence.sh tests/fuse/slowdisk.sh \
@@ -20,6 +21,10 @@ fuse_tests = tests/fuse/shown-by.sh tests/fuse/bad-input.sh tests/fuse/trees.sh 
 
 check-fuse: all
 	$(AM_TESTS_ENVIRONMENT) $(top_srcdir)/tests/run-mounted $(fuse_tests)
+
+# The crash tests at length: 10,000 cut points and 200 kills. CRASH chooses parts, GILD_SEED repeats.
+check-crash: all $(check_PROGRAMS)
+	@$(AM_TESTS_ENVIRONMENT) $(top_srcdir)/tests/check-crash
 
 check-all: all
 	-$(MAKE) $(AM_MAKEFLAGS) check
@@ -30,7 +35,7 @@ check-valgrind: $(check_PROGRAMS)
 	for t in $(check_PROGRAMS); do \
 		CK_FORK=no valgrind -q --error-exitcode=1 --leak-check=full ./$$t || exit 1; done
 
-.PHONY: check-fuse check-all check-valgrind bench
+.PHONY: check-fuse check-crash check-all check-valgrind bench
 
 # Measured, never asserted: tests/README holds the last results.
 EXTRA_DIST += tests/bench/bench.sh

@@ -84,7 +84,7 @@ void cache_note_usage(struct cache *c)
 
 int cache_commit(struct cache *c)
 {
-	uint64_t mine, upto;
+	uint64_t mine, upto, untrusts;
 	int err;
 
 	lock_acquire(&c->commit_lock);
@@ -97,7 +97,10 @@ int cache_commit(struct cache *c)
 		c->commit_running = true;
 		upto = c->commit_asked;
 		lock_release(&c->commit_lock);
+		untrusts = atomic_load(&c->untrusts);
 		err = c->flash->ops->flush(c->flash);
+		if (!err)
+			atomic_store(&c->untrusts_durable, untrusts);
 		lock_acquire(&c->commit_lock);
 		c->commit_running = false;
 		c->commit_done = upto;

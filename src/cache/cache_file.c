@@ -11,7 +11,11 @@
  * FLASH_CTL_CACHE "numbers": the first number that was not reserved yet. It is raised durably before
  * a number of the new block is used, and an unclean start goes on after the block.
  *
- * A record is looked for once in a cnode's life, at the first read or change of its data.
+ * A record is looked for once in a cnode's life, at the first read or change of its data. That there
+ * is none, or an open one, must be durable before a write may rely on it: a deletion by a sweep that
+ * a power cut takes back brings back a trusted record, when the backing may have lost the inode's new
+ * times and kept the new bytes. So the last change of that kind is remembered for each first byte of
+ * a key, and how many of them commits have covered.
  */
 #include <config.h>
 
@@ -101,15 +105,34 @@ uint64_t cfile_need_number(struct cache *c, struct cnode *n)
 
 /* ---- records ---- */
 
-int cfile_put_raw(struct cache *c, const uint8_t key[FLASH_CTL_KEY], const void *value, size_t len)
+/* Orders the calls for one key among themselves. */
+static int cfile_put_key(struct cache *c, const uint8_t key[FLASH_CTL_KEY], const void *value,
+			 size_t len, bool trusted)
 {
 	struct lock *l = &c->record_locks[key[0] % CACHE_RECORD_LOCKS];
+	_Atomic uint64_t *last = &c->untrusted[key[0] % CACHE_UNTRUSTED];
 	int err;
 
 	lock_acquire(l);
+	if (!trusted)
+		atomic_store(last, UINT64_MAX); /* seen by whoever sees what is put now */
 	err = c->flash->ops->ctl_put(c->flash, FLASH_CTL_FILE, key, value, len, cache_stamp(c));
+	if (!trusted)
+		atomic_store(last, atomic_fetch_add(&c->untrusts, 1) + 1);
 	lock_release(l);
 	return err;
+}
+
+int cfile_delete_key(struct cache *c, const uint8_t key[FLASH_CTL_KEY])
+{
+	return cfile_put_key(c, key, NULL, 0, false);
+}
+
+/* What was read before this call, no record or an open one, is so durably. */
+static bool cfile_is_durable(struct cache *c, const uint8_t key[FLASH_CTL_KEY])
+{
+	return atomic_load(&c->untrusted[key[0] % CACHE_UNTRUSTED]) <=
+	       atomic_load(&c->untrusts_durable);
 }
 
 static int cfile_get(struct cache *c, const uint8_t key[FLASH_CTL_KEY], struct cfile_record *rec)
@@ -145,11 +168,12 @@ void cfile_load(struct cache *c, struct cnode *n)
 	struct cfile_record rec = {0};
 	struct cversion v;
 	uint64_t dead = 0;
-	bool stable, trusted = false;
+	bool stable, trusted = false, durable;
 	int err;
 
 	cfile_node_key(n, key, &stable);
 	err = cfile_get(c, key, &rec);
+	durable = cfile_is_durable(c, key);
 	if (!err)
 		trusted = cfile_trusted(c, n, &rec, stable);
 	cnode_lock(c, n);
@@ -165,7 +189,7 @@ void cfile_load(struct cache *c, struct cnode *n)
 		n->floor = rec.floor;
 		n->flags |= CN_RECORD;
 	} else {
-		if (err == -ENOENT || (!err && rec.state == CFILE_OPEN))
+		if (durable && (err == -ENOENT || (!err && rec.state == CFILE_OPEN)))
 			n->flags |= CN_SAFE;
 		dead = err ? 0 : rec.number;
 	}
@@ -217,7 +241,7 @@ int cfile_put(struct cache *c, struct cnode *n, uint64_t number, const struct cv
 	if (open)
 		err = cfile_put_open(c, rec.number, key, rec.epoch);
 	if (!err)
-		err = cfile_put_raw(c, key, value, len);
+		err = cfile_put_key(c, key, value, len, !open);
 	if (err)
 		cache_flash_failed(c, "write a file record", err);
 	return err;
@@ -229,7 +253,7 @@ int cfile_delete(struct cache *c, struct cnode *n)
 	bool stable;
 
 	cfile_node_key(n, key, &stable);
-	return cfile_put_raw(c, key, NULL, 0);
+	return cfile_delete_key(c, key);
 }
 
 void cfile_forget(struct cache *c, struct bnode *b)
@@ -278,7 +302,7 @@ void cfile_bury_dead(struct cache *c, struct cdead *d)
 		cnode_enter(c, d->n);
 	cfile_key(&d->key, key);
 	if (d->forget && !cfile_get(c, key, &rec) && rec.number == d->number)
-		cfile_put_raw(c, key, NULL, 0);
+		cfile_delete_key(c, key);
 	c->flash->ops->trim(c->flash, d->number, 0, FLASH_TO_END, cache_stamp(c));
 	if (d->n) {
 		cnode_leave(c, d->n);
@@ -307,7 +331,7 @@ static int cfile_recover_one(void *arg, const uint8_t open_key[FLASH_CTL_KEY], c
 	(void)stamp;
 	if (len == CFILE_OPEN_VALUE && !cfile_get(r->c, value, &rec) && rec.number == number &&
 	    rec.state == CFILE_OPEN) {
-		err = cfile_put_raw(r->c, value, NULL, 0);
+		err = cfile_delete_key(r->c, value);
 		if (!err)
 			err = f->ops->trim(f, number, 0, FLASH_TO_END, cache_stamp(r->c));
 		r->files++;

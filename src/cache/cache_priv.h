@@ -125,6 +125,7 @@ struct cflight_bucket {
 };
 
 #define CACHE_RECORD_LOCKS 16u
+#define CACHE_UNTRUSTED 256u
 
 #define CACHE_POOL_CLASSES 6 /* 64 KiB .. 2 MiB */
 
@@ -162,6 +163,9 @@ struct cache {
 	struct htab nodes;
 
 	struct lock record_locks[CACHE_RECORD_LOCKS]; /* by key; held over flash's ctl_put */
+	/* Changes that took a file record's trust away: the last one by the key's first byte, all
+	 * that were made, those that a commit covered (cache_file.c). */
+	_Atomic uint64_t untrusted[CACHE_UNTRUSTED], untrusts, untrusts_durable;
 	struct lock number_lock; /* held over flash's ctl_put and flush */
 	uint64_t number_next, number_limit;
 
@@ -247,8 +251,7 @@ void cfile_forget(struct cache *c, struct bnode *b);
  * more. Not `open`: CN_SAFE is taken back, also when it fails. */
 int cfile_put(struct cache *c, struct cnode *n, uint64_t number, const struct cversion *v, bool open);
 int cfile_delete(struct cache *c, struct cnode *n);
-/* Any file record; len 0 deletes. Orders the calls for one key among themselves. */
-int cfile_put_raw(struct cache *c, const uint8_t key[FLASH_CTL_KEY], const void *value, size_t len);
+int cfile_delete_key(struct cache *c, const uint8_t key[FLASH_CTL_KEY]);
 void cfile_delete_open(struct cache *c, uint64_t number);
 /* A number's space is to be had back; n may be NULL. Needs no lock. */
 void cfile_bury(struct cache *c, struct cnode *n, uint64_t number, const struct hash128 *key,

@@ -84,7 +84,7 @@ static int csweep_record(void *arg, const uint8_t key[FLASH_CTL_KEY], const void
 	s->seen++;
 	if (!cfile_decode(value, len, &rec) && csweep_has_data(s, rec.number))
 		return 0;
-	if (!cfile_put_raw(s->c, key, NULL, 0))
+	if (!cfile_delete_key(s->c, key))
 		s->deleted++;
 	return 0;
 }

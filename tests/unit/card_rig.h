@@ -13,7 +13,9 @@
 #include "unit_util.h"
 
 #define RIG_MAX 4
+#ifndef RIG_REGION
 #define RIG_REGION (12u << 20)
+#endif
 
 struct rig {
 	char dir[256];
@@ -21,6 +23,7 @@ struct rig {
 	bool shared;
 	struct media *medium[RIG_MAX];     /* over RAM; shared: only [0] */
 	struct media_fault *fault[RIG_MAX]; /* a controller's; shared: all the same */
+	struct ftl_options opt; /* of the controllers; zero */
 	struct flash *card;
 	void (*opened)(struct rig *r, struct card *card); /* controllers open, the card not yet */
 };
@@ -101,7 +104,6 @@ static inline void rig_make(struct rig *r, unsigned n, bool shared, uint64_t see
 /* As card_open does, without a directory. Shared: the card flushes the one medium. */
 static inline int rig_open(struct rig *r)
 {
-	const struct ftl_options o = {0};
 	struct card *card;
 	unsigned i;
 	int rc = 0;
@@ -114,7 +116,7 @@ static inline int rig_open(struct rig *r)
 		rig_region(r, i, &card->c[i].region);
 		rc = rig_meta(r, i, &card->c[i].meta);
 		if (rc == 0)
-			rc = ftl_open(&card->c[i].flash, card->c[i].region, card->c[i].meta, &o);
+			rc = ftl_open(&card->c[i].flash, card->c[i].region, card->c[i].meta, &r->opt);
 		if (rc < 0)
 			card->c[i].flash = NULL;
 		if (rc == -EIO && !r->shared)
@@ -129,6 +131,29 @@ static inline int rig_open(struct rig *r)
 		atomic_store(&card->uneven, false);
 		r->card->ops->close(r->card);
 		r->card = NULL;
+	}
+	return rc;
+}
+
+/* All LMDB files are lost and made anew; the power may go meanwhile. */
+static inline int rig_recover(struct rig *r)
+{
+	struct media *region;
+	struct meta *meta;
+	char path[300];
+	unsigned i;
+	int rc = 0;
+
+	for (i = 0; i < r->n && rc == 0; i++) {
+		snprintf(path, sizeof(path), "%s/%u", r->dir, i);
+		scratch_remove(path);
+		rc = rig_meta(r, i, &meta);
+		if (rc < 0)
+			break;
+		rig_region(r, i, &region);
+		rc = ftl_recover(region, meta);
+		meta_close(meta);
+		media_close(region);
 	}
 	return rc;
 }
