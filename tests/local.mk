@@ -18,8 +18,9 @@ EXTRA_DIST += tests/fuse/semantics.py tests/summary tests/run-mounted tests/lib.
 fuse_tests = tests/fuse/shown-by.sh tests/fuse/bad-input.sh tests/fuse/trees.sh tests/fuse/kill9.sh \
 	tests/fuse/differential.sh tests/fuse/recover.sh tests/fuse/coherence.sh tests/fuse/slowdisk.sh \
 	tests/fuse/semantics.sh tests/fuse/control.sh tests/fuse/card-trouble.sh
+fuse_tests += tests/fuse/killed.sh
 
-check-fuse: all
+check-fuse: all tests/fuse/faultfs
 	$(AM_TESTS_ENVIRONMENT) $(top_srcdir)/tests/run-mounted $(fuse_tests)
 
 # The crash tests at length: 10,000 cut points and 200 kills. CRASH chooses parts, GILD_SEED repeats.
@@ -36,6 +37,12 @@ check-valgrind: $(check_PROGRAMS)
 		CK_FORK=no valgrind -q --error-exitcode=1 --leak-check=full ./$$t || exit 1; done
 
 .PHONY: check-fuse check-crash check-all check-valgrind bench
+
+# A backing in trouble, for the tests on real mounts.
+check_PROGRAMS += tests/fuse/faultfs
+tests_fuse_faultfs_SOURCES = tests/fuse/faultfs.c
+tests_fuse_faultfs_LDADD = $(FUSE_LIBS)
+EXTRA_DIST += tests/fuse/killed.py
 
 # Measured, never asserted: tests/README holds the last results.
 EXTRA_DIST += tests/bench/bench.sh

@@ -22,6 +22,7 @@
 #include "tools/gildfs_options.h"
 #include "tools/mount_status.h"
 #include "tools/stack.h"
+#include "tools/watchdog.h"
 
 static struct fs *gildfs_running; /* for the signal handler */
 
@@ -31,6 +32,7 @@ struct gildfs {
 	struct fs *fs;
 	struct control *control;
 	struct mount_status status;
+	struct watchdog *watchdog;
 	int ready_fd; /* to the waiting parent; -1 in the foreground */
 };
 
@@ -69,6 +71,7 @@ static void gildfs_on_ready(void *arg)
 	struct gildfs *g = arg;
 	int null;
 
+	watchdog_mounted(g->watchdog);
 	if (g->ready_fd < 0)
 		return;
 	null = open("/dev/null", O_RDWR | O_CLOEXEC);
@@ -139,10 +142,14 @@ static int gildfs_start_fs(struct gildfs *g)
 static int gildfs_serve(struct gildfs *g, const char *default_card)
 {
 	const struct gildfs_options *o = g->options;
-	int rc = gildfs_start_stack(g, default_card), closed;
+	int rc, closed;
 
-	if (rc < 0)
+	g->watchdog = watchdog_start(o->mountpoint);
+	rc = gildfs_start_stack(g, default_card);
+	if (rc < 0) {
+		watchdog_stop(g->watchdog);
 		return 1;
+	}
 	rc = gildfs_start_fs(g);
 	if (rc == 0) {
 		gildfs_handle_signals(g->fs);
@@ -158,6 +165,7 @@ static int gildfs_serve(struct gildfs *g, const char *default_card)
 	if (closed < 0)
 		log_error("gildfs", "%s was not closed cleanly: %s; nothing written to the backing is "
 			  "lost", o->mountpoint, strerror(-closed));
+	watchdog_stop(g->watchdog);
 	return rc < 0 || closed < 0;
 }
 
