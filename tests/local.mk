@@ -1,6 +1,6 @@
 # Tests that are not one layer's own: the command line, the house rules, real mounts, benchmarks.
 # `make check` needs no root. `make check-fuse` mounts (root, /dev/fuse). `make check-all` runs both
-# and ends with one line that counts them. `make bench` measures ratios.
+# and the sanitizers, and ends with one line that counts them. `make bench` measures ratios.
 AM_TESTS_ENVIRONMENT = \
 	GILD='$(abs_top_builddir)/src/tools/gild'; export GILD; \
 	GILDFS='$(abs_top_builddir)/src/tools/gildfs'; export GILDFS; \
@@ -18,7 +18,7 @@ EXTRA_DIST += tests/fuse/semantics.py tests/summary tests/run-mounted tests/lib.
 fuse_tests = tests/fuse/shown-by.sh tests/fuse/bad-input.sh tests/fuse/trees.sh tests/fuse/kill9.sh \
 	tests/fuse/differential.sh tests/fuse/recover.sh tests/fuse/coherence.sh tests/fuse/slowdisk.sh \
 	tests/fuse/semantics.sh tests/fuse/control.sh tests/fuse/card-trouble.sh
-fuse_tests += tests/fuse/killed.sh
+fuse_tests += tests/fuse/killed.sh tests/fuse/hostile.sh
 
 check-fuse: all tests/fuse/faultfs
 	$(AM_TESTS_ENVIRONMENT) $(top_srcdir)/tests/run-mounted $(fuse_tests)
@@ -27,16 +27,34 @@ check-fuse: all tests/fuse/faultfs
 check-crash: all $(check_PROGRAMS)
 	@$(AM_TESTS_ENVIRONMENT) $(top_srcdir)/tests/check-crash
 
+# The Check programs and the fuzzers' corpora once more: with address and undefined-behaviour
+# sanitizer, and with thread sanitizer those that have threads.
+asan_tests = $(filter-out tests/bench/% tests/fuse/%,$(check_PROGRAMS))
+one_thread = tests/fuzz/% tests/unit/test_cache_policy tests/unit/test_disk_model \
+	tests/unit/test_ftl_parts tests/unit/test_options tests/unit/test_report \
+	tests/stack/test_ftl_crash
+tsan_tests = $(filter-out $(one_thread),$(asan_tests))
+sanitize_logs = $(asan_tests:%=sanitize/asan/%.log) $(tsan_tests:%=sanitize/tsan/%.log)
+EXTRA_DIST += tests/run-sanitized
+
+run-sanitizers: all
+	-$(AM_TESTS_ENVIRONMENT) $(top_srcdir)/tests/run-sanitized asan '--enable-asan --enable-ubsan' $(asan_tests)
+	-$(AM_TESTS_ENVIRONMENT) $(top_srcdir)/tests/run-sanitized tsan --enable-tsan $(tsan_tests)
+
+check-sanitize: run-sanitizers
+	$(top_srcdir)/tests/summary $(sanitize_logs)
+
 check-all: all
 	-$(MAKE) $(AM_MAKEFLAGS) check
 	-$(MAKE) $(AM_MAKEFLAGS) check-fuse
-	$(top_srcdir)/tests/summary $(TEST_LOGS) $(fuse_tests:.sh=.log)
+	-$(MAKE) $(AM_MAKEFLAGS) run-sanitizers
+	$(top_srcdir)/tests/summary $(TEST_LOGS) $(fuse_tests:.sh=.log) $(sanitize_logs)
 
 check-valgrind: $(check_PROGRAMS)
 	for t in $(check_PROGRAMS); do \
 		CK_FORK=no valgrind -q --error-exitcode=1 --leak-check=full ./$$t || exit 1; done
 
-.PHONY: check-fuse check-crash check-all check-valgrind bench
+.PHONY: check-fuse check-crash check-all check-sanitize check-valgrind run-sanitizers bench
 
 # A backing in trouble, for the tests on real mounts.
 check_PROGRAMS += tests/fuse/faultfs

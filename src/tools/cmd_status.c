@@ -40,7 +40,10 @@ static double get_real(const json_t *object, const char *key)
 
 static const char *get_size(const json_t *object, const char *key, char *buf, size_t len)
 {
-	return options_format_size((uint64_t)get_real(object, key), buf, len);
+	double bytes = get_real(object, key);
+
+	/* The reply is somebody else's: a conversion out of range is undefined. */
+	return options_format_size(bytes > 0 && bytes < 1e18 ? (uint64_t)bytes : 0, buf, len);
 }
 
 static void status_print_latency(const json_t *latency, const char *kind)
