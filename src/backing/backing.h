@@ -11,6 +11,24 @@
  * answers -ESTALE. All paths are walked with openat2(RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS) one
  * component at a time. Non-regular files are opened O_PATH only.
  *
+ * Nothing outside is ever reached by a name, whoever changes the tree behind us. The system calls
+ * that take a path, all there are:
+ *
+ *   openat2            one component, BENEATH, no symlinks        bopen_at, bopen_at_cached
+ *   openat             the same where there is no openat2: one component with O_NOFOLLOW cannot
+ *                      leave its directory either                 bopen_at
+ *   mkdirat, mknodat, symlinkat, linkat (new name), unlinkat, renameat2
+ *                      one component (bname_valid: no "/", "." or ".."), which they do not follow
+ *   open, chmod, utimensat, *xattr, linkat (old name) on /proc/self/fd/N: the object behind our
+ *                      own descriptor, whatever it is called; opened only when its type is known
+ *   open_by_handle_at  no path at all
+ *   open, realpath of the path given at opening; /dev/disk/by-uuid: root's own
+ *
+ * What is held stays what it is, as behind a descriptor: an object that is moved out of the tree,
+ * on its filesystem, can be used by who holds it (and a directory's names can, too), until it is
+ * put; it cannot be looked up again. A stored handle names its object wherever it has gone: files
+ * have no parent to ask. It gives attributes, and is not a name in the tree.
+ *
  * All functions are thread safe, may block on the slow disk, take no lock of the caller's, and
  * return 0 or a negative errno (the backing's own), sizes where said. Names are single components.
  */

@@ -11,7 +11,8 @@
  *
  * Files are made with O_EXCL and kept open, so ownership goes to what was made. Other types can
  * only be found again by name, and somebody who may write to the directory behind the mount could
- * have put another object there; root hands over only what looks freshly made by itself.
+ * have put another object there (a directory of root's that lies beside it, say, to be given it);
+ * root hands over only what looks freshly made by itself, and was born after the call began.
  *
  * rename() and its hints are one step for everybody who waits for `names` (bnode.c N4).
  */
@@ -21,6 +22,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/xattr.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "backing/backing_priv.h"
@@ -112,6 +114,7 @@ struct bnew {
 	const struct bcred *cred;
 	bool acl; /* the parent has a default ACL */
 	dev_t rdev;
+	time_t begun; /* as the filesystem stamps what is made from now on, or a second more */
 };
 
 static bool bnew_parent_has_acl(const struct bnew *w)
@@ -124,6 +127,7 @@ static bool bnew_parent_has_acl(const struct bnew *w)
 static int bnew_begin(struct bnew *w, struct backing *b, struct bnode *parent, const char *name,
 		      mode_t type, mode_t mode, const struct bcred *cred)
 {
+	struct timespec now;
 	int rc;
 
 	if (b->readonly)
@@ -142,6 +146,8 @@ static int bnew_begin(struct bnew *w, struct backing *b, struct bnode *parent, c
 	w->type = type;
 	w->mode = mode & 07777;
 	w->cred = cred;
+	clock_gettime(CLOCK_REALTIME_COARSE, &now);
+	w->begun = now.tv_sec;
 	/* Without a bit that the umask would take away both rules say the same. */
 	if (mode & cred->umask & 0777)
 		w->acl = bnew_parent_has_acl(w);
@@ -157,7 +163,16 @@ static mode_t bnew_first_mode(const struct bnew *w)
 	return w->mode & 0777;
 }
 
-static bool bnew_is_fresh(const struct bnew *w, const struct stat *st)
+/* Another machine's clock would be no measure, so only where this one's stamps. */
+static bool bnew_was_there(const struct bnew *w, int fd)
+{
+	struct battr a;
+
+	return w->parent->fs->local && battr_read(fd, &a) == 0 && a.btime.tv_sec != 0 &&
+	       a.btime.tv_sec + 1 < w->begun;
+}
+
+static bool bnew_is_fresh(const struct bnew *w, int fd, const struct stat *st)
 {
 	if ((st->st_mode & S_IFMT) != w->type)
 		return false;
@@ -166,6 +181,8 @@ static bool bnew_is_fresh(const struct bnew *w, const struct stat *st)
 	if (w->type == S_IFDIR ? st->st_nlink > 2 : st->st_nlink != 1)
 		return false;
 	if ((w->type == S_IFCHR || w->type == S_IFBLK) && st->st_rdev != w->rdev)
+		return false;
+	if (bnew_was_there(w, fd))
 		return false;
 	return st->st_uid == w->b->euid || st->st_uid == w->cred->uid || !w->parent->fs->owners;
 }
@@ -217,7 +234,7 @@ static int bnew_finish(struct bnew *w, int fd, unsigned mode, struct bnode **out
 
 	if (fd >= 0) {
 		rc = fstat(fd, &st) == 0 ? 0 : -errno;
-		if (rc == 0 && !bnew_is_fresh(w, &st)) {
+		if (rc == 0 && !bnew_is_fresh(w, fd, &st)) {
 			/* Not ours to remove. */
 			close(fd);
 			return -ESTALE;

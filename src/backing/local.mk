@@ -16,4 +16,5 @@ tests_unit_test_backing_SOURCES = tests/unit/test_backing.c tests/unit/backing_s
 tests_unit_test_backing_LDADD = $(BACKING_LIBS) $(CHECK_LIBS)
 tests_unit_test_backing_ops_SOURCES = tests/unit/test_backing_ops.c tests/unit/backing_scratch.h
 tests_unit_test_backing_ops_LDADD = $(BACKING_LIBS) $(CHECK_LIBS)
+tests_unit_test_backing_ops_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=mkdirat -Wl,--wrap=clock_gettime
 endif

@@ -135,6 +135,90 @@ START_TEST(created_objects_belong_to_the_caller)
 }
 END_TEST
 
+int __real_mkdirat(int dir, const char *name, mode_t mode);
+int __wrap_mkdirat(int dir, const char *name, mode_t mode);
+int __real_clock_gettime(clockid_t clock, struct timespec *ts);
+int __wrap_clock_gettime(clockid_t clock, struct timespec *ts);
+
+static const char *swap_in; /* takes the place of the next directory made; the clock runs ahead */
+
+int __wrap_mkdirat(int dir, const char *name, mode_t mode)
+{
+	int rc = __real_mkdirat(dir, name, mode);
+
+	if (rc == 0 && swap_in) {
+		ck_assert_int_eq(unlinkat(dir, name, AT_REMOVEDIR), 0);
+		ck_assert_int_eq(renameat(dir, swap_in, dir, name), 0);
+	}
+	return rc;
+}
+
+int __wrap_clock_gettime(clockid_t clock, struct timespec *ts)
+{
+	int rc = __real_clock_gettime(clock, ts);
+
+	if (clock == CLOCK_REALTIME_COARSE && swap_in)
+		ts->tv_sec += 5;
+	return rc;
+}
+
+START_TEST(root_gives_away_only_what_it_made)
+{
+	struct bcred cred = {.uid = 12345, .gid = 54321, .umask = 022};
+	struct bnode *n;
+	struct battr a;
+	struct stat st;
+
+	if (!scratch_need_root("owners of created objects"))
+		return;
+	scratch_open(0, false);
+	ck_assert_int_eq(mkdir(P("roots"), 0700), 0);
+	put_file(P("roots/secret"), "secret");
+	swap_in = "roots";
+	ck_assert_int_eq(backing_mkdir(S.b, S.top, "d", 0755, &cred, &n, &a), -ESTALE);
+	swap_in = NULL;
+	ck_assert_int_eq(stat(P("d"), &st), 0);
+	ck_assert(st.st_uid == 0 && (st.st_mode & 07777) == 0700);
+	ck_assert_int_eq(backing_mkdir(S.b, S.top, "e", 0755, &cred, &n, &a), 0);
+	ck_assert_uint_eq(a.st.st_uid, 12345);
+	put(n);
+}
+END_TEST
+
+/* What backing.h says of objects that leave the tree. */
+START_TEST(what_is_moved_out_is_held_but_not_found)
+{
+	unsigned char handle[256];
+	struct bnode *d, *f, *again;
+	char out[PATH_MAX];
+	struct battr a;
+	size_t len;
+
+	scratch_open(0, _i);
+	snprintf(out, sizeof(out), "%s/moved", S.dir);
+	ck_assert_int_eq(mkdir(P("d"), 0755), 0);
+	put_file(P("d/f"), "text");
+	d = look(S.top, "d");
+	f = look(d, "f");
+	len = backing_handle(S.b, f, handle, sizeof(handle));
+	ck_assert_int_eq(rename(P("d"), out), 0);
+	ck_assert_int_eq(look_error(S.top, "d"), -ENOENT);
+	ck_assert_int_eq(look_error(d, ".."), -EINVAL);
+	expect_text(f, "text");
+	backing_close_idle(S.b);
+	if (S.top->fs->by_handle) {
+		expect_text(f, "text");
+		ck_assert_int_eq(backing_from_handle(S.b, handle, len, &again, &a), 0);
+		ck_assert_ptr_eq(again, f);
+		put(again);
+	} else {
+		ck_assert_int_eq(attr_error(f), -ESTALE);
+	}
+	put(f);
+	put(d);
+}
+END_TEST
+
 /* user::rwx group::rwx mask::rwx other::---, as the kernel stores it. */
 static bool give_default_acl(const char *dir)
 {
@@ -630,6 +714,8 @@ int main(void)
 	tcase_add_test(tc, create_follows_the_callers_umask);
 	tcase_add_test(tc, create_opens_what_is_there);
 	tcase_add_test(tc, created_objects_belong_to_the_caller);
+	tcase_add_test(tc, root_gives_away_only_what_it_made);
+	tcase_add_loop_test(tc, what_is_moved_out_is_held_but_not_found, 0, 2);
 	tcase_add_test(tc, default_acl_replaces_the_umask);
 	tcase_add_test(tc, failed_creation_leaves_nothing);
 	tcase_add_loop_test(tc, links_share_the_object, 0, 2);
