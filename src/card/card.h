@@ -47,11 +47,12 @@ struct card_options {
 	uint64_t wait_ns;        /* how long to wait for a holder who may be about to close it */
 };
 
-/* `dir` is made when missing (0700). -EEXIST: it holds a card or other files and not `force`;
- * -ENOSPC; -EINVAL. A sentence is logged; on errors nothing is left behind. */
+/* `dir` is made when missing, and becomes 0700. -EEXIST: it holds a card or other files and not
+ * `force`; -EPERM: it is another user's; -ENOSPC; -EINVAL. A sentence is logged; on errors nothing is left behind. */
 int card_format(const char *dir, const struct card_format *f);
 /* Errors, each logged as a sentence with the remedy: -ENOENT no such directory; -ENODATA not a card;
- * -EBUSY in use (the holder is named); -EPROTO newer version; -EUCLEAN, -ESTALE damaged or map
+ * -EPERM others may write to
+ * it; -EBUSY in use (the holder is named); -EPROTO newer version; -EUCLEAN, -ESTALE damaged or map
  * missing ("run gild recover"); -EIO. Nothing is changed on disk when it fails. */
 int card_open(struct flash **out, const char *dir, const struct card_options *o);
 /* Rebuilds every controller's environment from its log; the old ones stay until all are complete. What

@@ -7,6 +7,10 @@
  *   DIR/medium.dat   the medium, unless card.json names a block device
  *   DIR/meta/0..N-1  the controllers' LMDB environments
  *   DIR/uneven       exists while control records may differ between controllers (card_ctl.c)
+ *
+ * Whoever can write here decides what a mount shows. So the directory must be ours (or root's), and
+ * nobody else may write to it; then what lies in it is taken by its name. Made 0700, files 0600,
+ * whatever the umask.
  */
 #include <config.h>
 
@@ -33,6 +37,20 @@
 #define CARD_JSON_MAX 65536u
 #define CARD_FORMAT_NAME "gildfs card"
 
+int card_dir_check_owner(int dir_fd, const char *dir)
+{
+	struct stat st;
+
+	if (fstat(dir_fd, &st) < 0)
+		return -errno;
+	if ((st.st_uid == 0 || st.st_uid == geteuid()) && !(st.st_mode & 022))
+		return 0;
+	log_error("card", "%s belongs to user %u and has mode %03o: other users could change the card; "
+		  "chown and chmod 700 it, if its contents can be trusted", dir,
+		  (unsigned)st.st_uid, (unsigned)st.st_mode & 0777);
+	return -EPERM;
+}
+
 int card_dir_open(int *out, const char *dir)
 {
 	int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC), r = -errno;
@@ -42,6 +60,11 @@ int card_dir_open(int *out, const char *dir)
 			  strerror(-r), dir);
 		return r;
 	}
+	r = card_dir_check_owner(fd, dir);
+	if (r < 0) {
+		close(fd);
+		return r;
+	}
 	*out = fd;
 	return 0;
 }
@@ -49,7 +72,7 @@ int card_dir_open(int *out, const char *dir)
 /* The whole file as a string of *len bytes, malloced. */
 static int card_json_read(char **out, size_t *len, int dir_fd)
 {
-	int fd = openat(dir_fd, CARD_JSON, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+	int fd = openat(dir_fd, CARD_JSON, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW);
 	struct stat st;
 	char *buf = NULL;
 	ssize_t n;
@@ -240,7 +263,8 @@ int card_dir_save(const struct card_config *c, int dir_fd, const char *dir)
 	json_decref(object);
 	if (!text)
 		goto out;
-	fd = openat(dir_fd, CARD_JSON_NEW, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+	fd = openat(dir_fd, CARD_JSON_NEW, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW,
+		    0600);
 	r = fd < 0 ? -errno : card_write_all(fd, text, strlen(text));
 	if (r == 0 && (renameat(dir_fd, CARD_JSON_NEW, dir_fd, CARD_JSON) < 0 || fsync(dir_fd) < 0))
 		r = -errno;
@@ -347,7 +371,7 @@ int card_dir_set_uneven(int dir_fd, bool on)
 	int fd;
 
 	if (on) {
-		fd = openat(dir_fd, CARD_UNEVEN, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+		fd = openat(dir_fd, CARD_UNEVEN, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
 		if (fd < 0)
 			return -errno;
 		close(fd);

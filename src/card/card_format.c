@@ -257,6 +257,18 @@ static int card_make_check_entries(struct card_maker *m)
 	return r;
 }
 
+/* A directory that was there becomes ours alone; what others put there before goes by its name. */
+static int card_make_private(struct card_maker *m)
+{
+	struct stat st;
+
+	if (fstat(m->dir_fd, &st) < 0)
+		return -errno;
+	if ((st.st_uid == geteuid() || st.st_uid == 0) && fchmod(m->dir_fd, 0700) == 0)
+		return 0;
+	return card_dir_check_owner(m->dir_fd, m->dir);
+}
+
 static int card_make_directory(struct card_maker *m)
 {
 	int r;
@@ -275,6 +287,8 @@ static int card_make_directory(struct card_maker *m)
 		return r;
 	}
 	r = card_make_check_entries(m);
+	if (r == 0)
+		r = card_make_private(m);
 	return r < 0 ? r : card_dir_lock(&m->lock_fd, m->dir_fd, m->dir, "gild format", 0);
 }
 

@@ -124,7 +124,9 @@ void card_meta_path(char *buf, size_t len, const char *dir, unsigned i, const ch
 #define CARD_SIZE_MAX (1ULL << 50)
 #define CARD_OP_MAX 400u
 
-/* Opens the directory. -ENOENT, -ENOTDIR, -EACCES ...: logged. */
+/* -EPERM (logged): another user owns the directory or may write to it. */
+int card_dir_check_owner(int dir_fd, const char *dir);
+/* Opens the directory. -ENOENT, -ENOTDIR, -EACCES, -EPERM ...: logged. */
 int card_dir_open(int *out, const char *dir);
 /* -ENODATA no card; -EPROTO newer; -EUCLEAN makes no sense: logged. */
 int card_dir_load(struct card_config *out, int dir_fd, const char *dir);

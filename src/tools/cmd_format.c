@@ -133,6 +133,7 @@ int cmd_format(int argc, char **argv)
 				"to 400, not '%s'\n", o.op);
 		return 2;
 	}
+	umask(0); /* the card's files have modes of their own */
 	f = (struct card_format){.size = o.size, .device = o.device,
 				 .controllers = (unsigned)o.controllers, .op_percent = op,
 				 .savings_spare = o.savings == 1, .force = o.force};
@@ -163,6 +164,7 @@ int cmd_recover(int argc, char **argv)
 		fprintf(stderr, "gild recover: give one card\n");
 		return 2;
 	}
+	umask(0);
 	if (card_recover(argv[0]) < 0)
 		return 1;
 	printf("%s: the map is rebuilt\n", argv[0]);

@@ -7,6 +7,10 @@
  *
  * The socket's name is a hash of the absolute mount point, since sun_path holds only 107 bytes; a
  * file of the same name ending in .mount holds the path itself, for `gild status` without argument.
+ *
+ * Both ends know by SO_PEERCRED who is at the other: root or the user of the daemon, nobody else is
+ * answered or believed. So a socket that somebody put in our place (a user without
+ * $XDG_RUNTIME_DIR has it below /tmp) tells nothing and learns nothing.
  */
 #include <config.h>
 
@@ -80,8 +84,11 @@ static int control_make_directory(void)
 		return -errno;
 	if (lstat(dir, &st) < 0)
 		return -errno;
-	if (!S_ISDIR(st.st_mode) || st.st_uid != geteuid() || (st.st_mode & 022))
+	if (!S_ISDIR(st.st_mode) || st.st_uid != geteuid() || (st.st_mode & 022)) {
+		log_error("control", "%s is not a directory that only this user may write to: remove it",
+			  dir);
 		return -EPERM;
+	}
 	return 0;
 }
 
@@ -225,14 +232,16 @@ static void *control_thread(void *arg)
 static void control_note_mount(const struct control *c, const char *mountpoint)
 {
 	char path[sizeof(c->path) + 8];
-	FILE *f;
+	size_t len = strlen(mountpoint);
+	int fd;
 
 	snprintf(path, sizeof(path), "%.*s.mount", (int)strlen(c->path) - 5, c->path);
-	f = fopen(path, "we");
-	if (!f)
+	fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600);
+	if (fd < 0)
 		return;
-	fputs(mountpoint, f);
-	fclose(f);
+	if (write(fd, mountpoint, len) != (ssize_t)len)
+		unlink(path);
+	close(fd);
 }
 
 static void control_remove_files(const struct control *c)
@@ -315,8 +324,10 @@ static int control_connect(const char *mountpoint)
 	if (fd < 0)
 		return -errno;
 	setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit));
-	if (connect(fd, (struct sockaddr *)&sa, sizeof(sa)) < 0) {
-		rc = -errno;
+	rc = connect(fd, (struct sockaddr *)&sa, sizeof(sa)) < 0 ? -errno : 0;
+	if (rc == 0 && !control_peer_allowed(fd))
+		rc = -EPERM;
+	if (rc < 0) {
 		close(fd);
 		return rc;
 	}

@@ -20,7 +20,8 @@ const char *control_directory(char *buf, size_t len);
 int control_start(struct control **out, const char *mountpoint, control_fn fn, void *arg);
 void control_stop(struct control *c); /* NULL-safe */
 /* {"command": command} to the mount at `mountpoint`; the reply's reference is the caller's. -ENOENT:
- * no gildfs is mounted there. -ECONNREFUSED, -EPROTO, -ETIMEDOUT. */
+ * no gildfs is mounted there. -EPERM: the socket is another user's. -ECONNREFUSED, -EPROTO,
+ * -ETIMEDOUT. */
 int control_query(const char *mountpoint, const char *command, json_t **reply);
 
 #endif

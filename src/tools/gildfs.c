@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -21,6 +22,7 @@
 #include "tools/control.h"
 #include "tools/gildfs_options.h"
 #include "tools/mount_status.h"
+#include "tools/privileges.h"
 #include "tools/stack.h"
 #include "tools/watchdog.h"
 
@@ -232,10 +234,14 @@ int main(int argc, char **argv)
 	static struct gildfs_options options;
 	struct gildfs g = {.options = &options, .ready_fd = -1};
 	char default_card[PATH_MAX] = "";
-	int rc = gildfs_parse(&options, argc, argv);
+	int rc = privileges_check();
 
+	if (rc < 0)
+		return 1;
+	rc = gildfs_parse(&options, argc, argv);
 	if (rc != 0)
 		return rc > 0 ? 0 : rc == -ENOENT ? 1 : 2;
+	umask(0); /* modes are given with every file: the card's own, the callers' in the backing */
 	log_set_level(options.debug ? LOG_LV_DEBUG : (enum log_level)options.log);
 	rc = gildfs_check_paths(&options);
 	if (rc == 0)
@@ -245,6 +251,8 @@ int main(int argc, char **argv)
 	if (rc)
 		return rc;
 	gildfs_raise_limits();
+	if (privileges_drop(options.debug) < 0)
+		return 1;
 	if (options.foreground)
 		return gildfs_serve(&g, default_card);
 	return gildfs_daemonize(&g, default_card);

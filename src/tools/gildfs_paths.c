@@ -193,17 +193,24 @@ static int default_card_directory(char *out, size_t len)
 	return n < (int)len ? 0 : -ENAMETOOLONG;
 }
 
-/* mkdir -p: a new user's home may be without .cache. */
+/* mkdir -p: a new user's home may be without .cache. The name of what is made in it can be guessed:
+ * nobody else may put something there. */
 static int default_card_mkdir(const char *dir)
 {
 	char path[PATH_MAX];
+	struct stat st;
 
 	snprintf(path, sizeof(path), "%s", dir);
 	for (char *slash = path + 1; (slash = strchr(slash, '/')); *slash++ = '/') {
 		*slash = 0;
 		(void)mkdir(path, 0700);
 	}
-	return mkdir(dir, 0700) < 0 && errno != EEXIST ? -errno : 0;
+	if ((mkdir(dir, 0700) < 0 && errno != EEXIST) || lstat(dir, &st) < 0)
+		return -errno;
+	if (S_ISDIR(st.st_mode) && st.st_uid == geteuid() && !(st.st_mode & 022))
+		return 0;
+	errno = EPERM;
+	return -EPERM;
 }
 
 static int default_card_make(const struct gildfs_options *o, const char *dir, const char *path)
