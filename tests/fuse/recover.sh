@@ -22,7 +22,7 @@ mount_gild -o card="$T/c",admit=always "$T/b" "$T/m"
 cat "$T"/m/* >/dev/null
 hits() { "$GILD" status --json "$T/m" | sed -n 's/^ *"hits": \([0-9]*\).*/\1/p' | head -n 1; }
 warm=$(hits)
-[ "$warm" -eq 300 ] || fail "only $warm hits after a clean remount"
+[ "$warm" -ge 300 ] || fail "only $warm hits after a clean remount"
 umount_gild "$T/m"
 
 find "$T/c" -name '*.mdb' -delete
