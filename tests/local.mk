@@ -13,7 +13,7 @@ lint_tests = tests/lint/layers.sh tests/lint/sizes.sh tests/lint/manual.sh
 dist_check_SCRIPTS += $(cli_tests) $(lint_tests) $(fuse_tests)
 TESTS += $(cli_tests) $(lint_tests)
 EXTRA_DIST += tests/fuse/semantics.py tests/summary tests/run-mounted tests/lib.sh tests/README tests/fuse/differential.py tests/fuse/kill9.py \
-	tests/check-crash tests/stack/mutants.sh
+	tests/fuse/powercut.py 	tests/check-crash tests/stack/mutants.sh
 
 fuse_tests = tests/fuse/shown-by.sh tests/fuse/bad-input.sh tests/fuse/trees.sh tests/fuse/kill9.sh \
 	tests/fuse/differential.sh tests/fuse/recover.sh tests/fuse/coherence.sh tests/fuse/slowdisk.sh \

@@ -19,3 +19,8 @@ endif
 # The load of `make bench`: needs nothing of ours.
 check_PROGRAMS += tests/bench/filebench
 tests_bench_filebench_SOURCES = tests/bench/filebench.c
+
+# The disks of tests/fuse/powercut.sh.
+check_PROGRAMS += tests/fuse/recdisk
+tests_fuse_recdisk_SOURCES = tests/fuse/recdisk.c
+tests_fuse_recdisk_LDADD = $(FUSE_LIBS)

@@ -260,8 +260,9 @@ class Sqlite:
 # ---- the daemon ----
 
 def mount(*more):
-    check(not run(GILDFS, "-o", ",".join([f"card={CARD}", *more]), B, M, timeout=120),
-          "cannot mount")
+    p = subprocess.run([GILDFS, "-o", ",".join([f"card={CARD}", *more]), B, M], text=True,
+                       stdout=subprocess.DEVNULL, stderr=open(f"{T}/mount.err", "w"), timeout=120)
+    check(p.returncode == 0, f"cannot mount: {open(f'{T}/mount.err').read()}")
 
 
 def daemon_pid():
@@ -270,9 +271,16 @@ def daemon_pid():
 
 
 def gone(pid):
-    """Waits until a killed daemon has gone. It is no child of ours."""
-    while os.path.exists(f"/proc/{pid}") and open(f"/proc/{pid}/stat").read().split(") ")[1][0] != "Z":
-        time.sleep(.002)
+    """Waits until the daemon has gone, all threads of it (one may be in the middle of a sync), and
+    with it its locks. It is no child of ours: a zombie is gone, too."""
+    def there():
+        try:
+            state = open(f"/proc/{pid}/stat").read().split(") ")[1][0]
+            return state != "Z" or len(os.listdir(f"/proc/{pid}/task")) > 1
+        except OSError:
+            return False
+    while there():
+        time.sleep(.005)
 
 
 def end(pids):

@@ -19,6 +19,13 @@ void model_ctl_value(uint64_t stamp, uint8_t *buf, size_t *len)
 		buf[i] = (uint8_t)(hash_mix64(stamp + i) & 255);
 }
 
+static struct model_state model_now(const struct model *m, unsigned cell)
+{
+	const struct model_cell *c = &m->cell[cell];
+
+	return c->n ? c->v[c->n - 1].s : (struct model_state){.stamp = 0};
+}
+
 static void model_set(struct model *m, unsigned cell, struct model_state s)
 {
 	struct model_cell *c = &m->cell[cell];
@@ -29,6 +36,14 @@ static void model_set(struct model *m, unsigned cell, struct model_state s)
 	}
 	c->v[c->n].unit = m->units;
 	c->v[c->n++].s = s;
+}
+
+bool model_allows(const struct model *m, unsigned cell, unsigned count, uint64_t stamp, bool dirty)
+{
+	for (; count--; cell++)
+		if (m->cell[cell].trimmed > stamp || (dirty && m->cell[cell].cleaned > stamp))
+			return false;
+	return true;
 }
 
 void model_init(struct model *m, bool drops)
@@ -47,36 +62,51 @@ void model_write(struct model *m, unsigned file, unsigned sector, unsigned count
 		 bool dirty)
 {
 	for (unsigned i = 0; i < count; i++) {
+		unsigned cell = file * MODEL_SECTORS + sector + i;
+
 		if (i && (sector + i) % FLASH_LINE_SECTORS == 0)
 			m->units++;
-		model_set(m, file * MODEL_SECTORS + sector + i,
-			  (struct model_state){.stamp = stamp, .dirty = dirty});
+		if (model_now(m, cell).stamp < stamp)
+			model_set(m, cell, (struct model_state){.stamp = stamp, .dirty = dirty});
 	}
 	m->units++;
 }
 
-void model_trim(struct model *m, unsigned file, unsigned sector, unsigned count)
-{
-	for (unsigned i = 0; i < count && sector + i < MODEL_SECTORS; i++)
-		model_set(m, file * MODEL_SECTORS + sector + i, (struct model_state){.stamp = 0});
-	m->units++;
-}
-
-void model_clean(struct model *m, unsigned file, unsigned sector, unsigned count)
+void model_trim(struct model *m, unsigned file, unsigned sector, unsigned count, uint64_t stamp)
 {
 	for (unsigned i = 0; i < count && sector + i < MODEL_SECTORS; i++) {
-		struct model_cell *c = &m->cell[file * MODEL_SECTORS + sector + i];
+		unsigned cell = file * MODEL_SECTORS + sector + i;
 
-		if (c->n && c->v[c->n - 1].s.dirty)
-			model_set(m, file * MODEL_SECTORS + sector + i,
-				  (struct model_state){.stamp = c->v[c->n - 1].s.stamp});
+		if (m->cell[cell].trimmed < stamp)
+			m->cell[cell].trimmed = stamp;
+		if (model_now(m, cell).stamp < stamp)
+			model_set(m, cell, (struct model_state){.stamp = 0});
 	}
 	m->units++;
 }
 
-void model_ctl(struct model *m, unsigned key, uint64_t stamp)
+void model_clean(struct model *m, unsigned file, unsigned sector, unsigned count, uint64_t stamp)
 {
-	model_set(m, MODEL_FILES * MODEL_SECTORS + key, (struct model_state){.stamp = stamp});
+	for (unsigned i = 0; i < count && sector + i < MODEL_SECTORS; i++) {
+		unsigned cell = file * MODEL_SECTORS + sector + i;
+		struct model_state now = model_now(m, cell);
+
+		if (m->cell[cell].cleaned < stamp)
+			m->cell[cell].cleaned = stamp;
+		if (now.dirty && now.stamp < stamp)
+			model_set(m, cell, (struct model_state){.stamp = now.stamp});
+	}
+	m->units++;
+}
+
+void model_ctl(struct model *m, unsigned key, uint64_t stamp, bool deletion)
+{
+	unsigned cell = MODEL_FILES * MODEL_SECTORS + key;
+
+	if (deletion && m->cell[cell].trimmed < stamp)
+		m->cell[cell].trimmed = stamp;
+	if (model_now(m, cell).stamp < stamp)
+		model_set(m, cell, (struct model_state){.stamp = deletion ? 0 : stamp});
 	m->units++;
 }
 

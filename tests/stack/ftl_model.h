@@ -25,12 +25,14 @@ struct model_state {
 struct model {
 	bool drops; /* GC may drop clean lines */
 	unsigned units, flushed, cap;
+	uint64_t left_out[8]; /* stamps to be used later */
 	struct model_cell {
 		unsigned n, cap;
 		/* Stamps of clean versions, one of which was dropped and may come back: before the
 		 * first event. */
 		unsigned nghosts;
 		uint64_t ghosts[16];
+		uint64_t trimmed, cleaned; /* highest stamp of a trim or deletion, of a mark_clean */
 		struct model_event {
 			unsigned unit; /* the state holds from unit + 1 units on */
 			struct model_state s;
@@ -40,12 +42,15 @@ struct model {
 
 void model_init(struct model *m, bool drops);
 void model_free(struct model *m);
-/* Each adds one unit: call before the operation. */
+/* Each adds one unit: call before the operation. What has a higher stamp stays as it is; a write or
+ * control record must be allowed there (model_allows). */
 void model_write(struct model *m, unsigned file, unsigned sector, unsigned count, uint64_t stamp,
 		 bool dirty);
-void model_trim(struct model *m, unsigned file, unsigned sector, unsigned count);
-void model_clean(struct model *m, unsigned file, unsigned sector, unsigned count);
-void model_ctl(struct model *m, unsigned key, uint64_t stamp); /* stamp 0: deletion */
+void model_trim(struct model *m, unsigned file, unsigned sector, unsigned count, uint64_t stamp);
+void model_clean(struct model *m, unsigned file, unsigned sector, unsigned count, uint64_t stamp);
+void model_ctl(struct model *m, unsigned key, uint64_t stamp, bool deletion);
+/* An old stamp: no trim, deletion or mark with a higher one is known, which need not be kept. */
+bool model_allows(const struct model *m, unsigned cell, unsigned count, uint64_t stamp, bool dirty);
 void model_flushed(struct model *m); /* after a successful flush */
 /* Compares with the controller; then what was found is the only state. false: differs (printed). */
 bool model_check(struct model *m, struct rig *r);

@@ -87,30 +87,43 @@ void ops_settle(struct whole *w)
 	}
 }
 
-static bool ops_same(struct whole *w, const char *name)
+static bool ops_same(struct whole *w, const char *name, uint64_t off, size_t most)
 {
 	static char want[1 << 20], got[1 << 20];
 	int fd = open(env_path(&w->env, name), O_RDONLY);
 	struct cnode *n = env_lookup(&w->env, name);
-	ssize_t len = pread(fd, want, sizeof(want), 0), have;
+	ssize_t len = pread(fd, want, most, (off_t)off), have;
 	bool same;
 
 	close(fd);
-	have = env_read(&w->env, n, got, sizeof(got), 0);
+	have = env_read(&w->env, n, got, most, off);
 	same = len == have && !memcmp(want, got, (size_t)len);
 	env_forget(&w->env, n);
 	if (!same)
-		printf("%s: %zd bytes are not the %zd of the backing\n", name, have, len);
+		printf("%s: %zd bytes at %llu are not the %zd of the backing\n", name, have,
+		       (unsigned long long)off, len);
 	return same;
 }
 
-unsigned ops_compare(struct whole *w)
+unsigned ops_compare(struct whole *w, uint64_t *rng, bool whole)
 {
 	unsigned i, stale = 0;
 
-	for (i = 0; i < NAMES; i++)
-		if (ops_is(w, ops_name(i)))
-			stale += !ops_same(w, ops_name(i));
+	if (env_rand(rng) % 2)
+		power_pass(AGED);
+	for (i = 0; i < NAMES; i++) {
+		bool same = true;
+
+		if (!ops_is(w, ops_name(i)))
+			continue;
+		if (env_rand(rng) % 2) {
+			same = ops_same(w, ops_name(i), env_rand(rng) % SIZE, 1 + env_rand(rng) % 30000);
+			env_drain(&w->env);
+		}
+		if (whole)
+			same &= ops_same(w, ops_name(i), 0, 1 << 20);
+		stale += !same;
+	}
 	return stale;
 }
 
@@ -258,13 +271,15 @@ static void op_publish(struct op *o)
 static void op_read(struct op *o)
 {
 	static char buf[1 << 20];
+	uint64_t off = env_rand(o->rng) % 3 ? 0 : env_rand(o->rng) % SIZE;
+	size_t len = off ? 1 + env_rand(o->rng) % 30000 : sizeof(buf);
 
 	power_pass(AGED);
 	if (env_rand(o->rng) % 8 == 0) { /* long enough to be durable by itself */
 		power_sync();
 		power_pass(LONG_AGO);
 	}
-	ops_want(o, env_read(&o->w->env, o->n, buf, sizeof(buf), 0) >= 0, "read");
+	ops_want(o, env_read(&o->w->env, o->n, buf, len, off) >= 0, "read");
 }
 
 static void op_create(struct op *o)

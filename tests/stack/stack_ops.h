@@ -7,6 +7,7 @@ struct whole {
 	struct rig rig;
 	struct env env;
 	uint64_t seed, at; /* the round: cut at this call */
+	uint64_t compares; /* randomness of its own */
 	unsigned lost;     /* files that a sync did not sync */
 	bool both;         /* the backing loses its power, too */
 	bool strict, full;
@@ -19,8 +20,8 @@ void ops_step(struct whole *w, uint64_t *rng);
 void ops_settle(struct whole *w);
 /* A change of one file made behind the mount; it is durable. */
 void ops_behind(struct whole *w, uint64_t *rng);
-/* How many files differ. */
-unsigned ops_compare(struct whole *w);
+/* How many files differ, by pieces of some, or the whole of each. */
+unsigned ops_compare(struct whole *w, uint64_t *rng, bool whole);
 unsigned ops_files(struct whole *w);
 /* All files become old enough; how many are on flash then (`must`: all that are not empty). */
 unsigned ops_warm(struct whole *w, bool must);

@@ -119,9 +119,9 @@ static void whole_free(struct whole *w)
 	env_free(&w->env);
 }
 
-static void whole_check(struct whole *w, const char *when)
+static void whole_check(struct whole *w, const char *when, bool whole)
 {
-	unsigned stale = ops_compare(w);
+	unsigned stale = ops_compare(w, &w->compares, whole);
 
 	if (!stale && !w->lost)
 		return;
@@ -149,7 +149,7 @@ static void whole_run(struct whole *w, uint64_t seed, unsigned steps)
 		power_note();
 		if (w->both && whole_is_cut(w))
 			break;
-		whole_check(w, "while running");
+		whole_check(w, "while running", false);
 	}
 }
 
@@ -199,7 +199,7 @@ static void whole_reopen(struct whole *w, const char *when)
 
 	ck_assert_msg(!err, "GILD_STACK_ONE=%" PRIu64 ":%" PRIu64 " %s: error %d", w->seed, w->at,
 		      when, err);
-	whole_check(w, when);
+	whole_check(w, when, true);
 }
 
 static void whole_warm(struct whole *w)
@@ -207,11 +207,11 @@ static void whole_warm(struct whole *w)
 	unsigned warm = ops_warm(w, !w->full);
 	uint64_t hits;
 
-	whole_check(w, "warm");
+	whole_check(w, "warm", true);
 	ck_assert_ok(whole_close(w));
 	ck_assert_ok(whole_open(w));
 	hits = env_stat(&w->env, read_hits);
-	whole_check(w, "after a clean stop");
+	whole_check(w, "after a clean stop", true);
 	hits = env_stat(&w->env, read_hits) - hits;
 	seen.hits += hits;
 	ck_assert_msg(hits >= warm, "GILD_STACK_ONE=%" PRIu64 ":%" PRIu64 ": %u files were warm, %" PRIu64
@@ -227,6 +227,7 @@ static uint64_t one_cut(uint64_t seed, uint64_t at)
 	whole_make(&w, seed);
 	w.seed = seed;
 	w.at = at;
+	w.compares = seed; /* the same up to the cut */
 	calls = media_fault_calls(w.rig.fault[0]);
 	if (at)
 		media_fault_cut_at(w.rig.fault[0], calls + at);
