@@ -15,7 +15,7 @@ TESTS += $(cli_tests) $(lint_tests)
 EXTRA_DIST += tests/fuse/semantics.py tests/summary tests/run-mounted tests/lib.sh tests/README tests/fuse/differential.py tests/fuse/kill9.py \
 	tests/fuse/powercut.py 	tests/check-crash tests/stack/mutants.sh
 
-fuse_tests = tests/fuse/shown-by.sh tests/fuse/bad-input.sh tests/fuse/trees.sh tests/fuse/kill9.sh \
+fuse_tests = tests/fuse/shown-by.sh tests/fuse/bad-input.sh tests/fuse/trees.sh tests/fuse/kill9.sh tests/fuse/powercut.sh \
 	tests/fuse/differential.sh tests/fuse/recover.sh tests/fuse/coherence.sh tests/fuse/slowdisk.sh \
 	tests/fuse/semantics.sh tests/fuse/control.sh tests/fuse/card-trouble.sh
 fuse_tests += tests/fuse/killed.sh tests/fuse/hostile.sh

@@ -260,9 +260,17 @@ class Sqlite:
 # ---- the daemon ----
 
 def mount(*more):
-    p = subprocess.run([GILDFS, "-o", ",".join([f"card={CARD}", *more]), B, M], text=True,
-                       stdout=subprocess.DEVNULL, stderr=open(f"{T}/mount.err", "w"), timeout=120)
-    check(p.returncode == 0, f"cannot mount: {open(f'{T}/mount.err').read()}")
+    """A process that was killed lets go of the card when its last thread is out of the kernel."""
+    for _ in range(200):
+        with open(f"{T}/mount.err", "w") as err:
+            p = subprocess.run([GILDFS, "-o", ",".join([f"card={CARD}", *more]), B, M],
+                               stdout=subprocess.DEVNULL, stderr=err, timeout=120)
+        said = open(f"{T}/mount.err").read()
+        if "in use" not in said:
+            break
+        print(f"waits: {said}", end="", flush=True)
+        time.sleep(.1)
+    check(p.returncode == 0, f"cannot mount: {said}")
 
 
 def daemon_pid():

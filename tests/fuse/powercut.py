@@ -31,9 +31,9 @@ def must(*cmd):
 
 
 def disks_mount(image):
-    # Old data where a lost write should have been is as bad as it can be: no discards.
+    # nouuid: a filesystem can live on for a moment in some other mount namespace.
     for i, at in enumerate((B, C)):
-        must("mount", "-o", "loop,nodiscard" if FS == "ext4" else "loop", image(i), at)
+        must("mount", "-o", {"ext4": "loop", "xfs": "loop,nouuid"}[FS], image(i), at)
 
 
 def gone(pid):
@@ -54,6 +54,7 @@ def disks_umount(daemon=None):
         must("umount", M)
         gone(daemon)
     for at in (C, B):
+        must("sync", "-f", at)
         must("umount", at)
 
 
