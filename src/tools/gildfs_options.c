@@ -83,7 +83,11 @@ static const struct mount_word {
 	{"async", true}, {"dirsync", true}, {"defaults", false}, {"auto", false},
 	{"noauto", false}, {"user", false}, {"users", false}, {"nouser", false},
 	{"nofail", false}, {"_netdev", false}, {"default_permissions", false},
-	{"relatime", false}, {"nodiratime", false}, {"auto_unmount", true},
+	{"auto_unmount", true},
+	/* FUSE keeps no access times of its own. */
+	{"relatime", false}, {"norelatime", false}, {"strictatime", false},
+	{"nostrictatime", false}, {"diratime", false}, {"nodiratime", false},
+	{"lazytime", false}, {"nolazytime", false},
 };
 
 static int gildfs_pass_on(struct gildfs_options *o, const char *word)

@@ -17,6 +17,7 @@ refused 2 "$GILDFS" -o raid=1,card="$T/c" "$T/b" "$T/m"
 refused 2 "$GILDFS" --nosuch "$T/b" "$T/m"
 refused 2 "$GILDFS" "$T/b" "$T/m" -o
 refused 1 "$GILDFS" "$T/none" "$T/m"
+refused 1 "$GILDFS" -o rw,strictatime,lazytime,nodiratime,x-systemd.automount "$T/none" "$T/m"
 refused 1 "$GILDFS" "$T/b/f" "$T/m"
 refused 1 "$GILDFS" "$T/b" "$T/none"
 refused 1 "$GILDFS" "$T/empty" "$T/m"
