@@ -7,6 +7,11 @@ under a lock. One changes the backing behind the mount, waits for the ttl, and e
 show exactly that, while a reader keeps the mount's caches full of what was there before. Rounds end
 with an unmount or with kill -9 of the daemon; then backing, shadow and the next mount must agree
 (after kill -9: but for what the operation that was cut off touched).
+
+Data is moved in every way a FUSE mount offers: plain, at the end, O_DIRECT, through mappings that
+live on while the file is written, cut and punched by other means, sendfile, fallocate, and
+copy_file_range within a file and between two. (Collapsing and inserting ranges, which FUSE refuses,
+happens behind the mount.)
 """
 import ctypes, errno, fcntl, json, mmap, multiprocessing, os, random, shutil, signal, stat, subprocess
 import sys, time, traceback
@@ -59,7 +64,7 @@ def first_difference(a, b):
 class Side:
     """Paths and open descriptors on the mount ("m", its backing beside it) or in the shadow."""
     def __init__(self, top):
-        self.top, self.fds = top, {}
+        self.top, self.fds, self.maps = top, {}, {}
 
     def path(self, rel):
         return os.path.join(self.top, rel)
@@ -166,6 +171,9 @@ class Worker:
 
     def close(self, slot):
         for side in (self.m, self.s):
+            mm = side.maps.pop(slot, None)
+            if mm is not None:
+                mm.close()
             fd = side.fds.pop(slot, None)
             if fd is not None:
                 os.close(fd)
@@ -229,12 +237,70 @@ class Worker:
                 return mm[max(0, off - 5000):end + 5000]
         self.on_fd(f"mmap {n} write={write}", fn)
 
-    def op_copy_range(self):
+    def op_map(self):
+        """A mapping that stays: what others did to the file shows in it, and the other way round."""
+        if not self.slots:
+            return
+        slot = self.r.choice(sorted(self.slots))
+        size = os.fstat(self.s.fds[slot]).st_size
+        off, n, write = self.off(), self.r.randrange(1, 20000), self.r.random() < .5
+        data = stuff(self.r, n)
+        if size == 0:
+            return
+        old = self.s.maps.get(slot)
+        length = size if old is None or self.r.random() < .2 else len(old)
+        off %= min(length, size)
+        end = min(length, size, off + n)
+
+        def fn(side):
+            mm = side.maps.get(slot)
+            if mm is None or len(mm) != length:
+                if mm is not None:
+                    mm.close()
+                    del side.maps[slot]
+                mm = side.maps[slot] = mmap.mmap(side.fds[slot], length)
+            if write:
+                mm[off:end] = data[:end - off]
+                mm.flush()
+            return mm[max(0, off - 5000):min(length, size, end + 5000)]
+        self.both(f"slot {slot} ({self.slots[slot]}): mapped [{off}, {end}) of {length} "
+                  f"write={write}", [self.s.fds[slot]], fn)
+
+    def op_direct(self):
+        off, n = self.off() // 4096 * 4096, (self.size() // 4096 + 1) * 4096
+        write, data = self.r.random() < .5, stuff(self.r, n)
+
+        def fn(fd):
+            d = os.open(f"/proc/self/fd/{fd}", (os.O_RDWR if write else os.O_RDONLY) | os.O_DIRECT)
+            try:
+                with mmap.mmap(-1, n) as mm:
+                    if write:
+                        mm[:] = data
+                        return os.pwrite(d, mm, off)
+                    return mm[:os.preadv(d, [mm], off)]
+            finally:
+                os.close(d)
+        self.on_fd(f"O_DIRECT {n} at {off} write={write}", fn)
+
+    def op_sendfile(self):
         if len(self.slots) < 2:
             return
         a, b = self.r.sample(sorted(self.slots), 2)
         x, y, n = self.off(), self.off(), self.size()
-        if os.fstat(self.s.fds[a]).st_ino == os.fstat(self.s.fds[b]).st_ino:
+
+        def fn(side):
+            os.lseek(side.fds[b], y, os.SEEK_SET)
+            return os.sendfile(side.fds[b], side.fds[a], x, n)
+        if os.fstat(self.s.fds[a]).st_ino != os.fstat(self.s.fds[b]).st_ino:
+            self.both(f"sendfile {n} from slot {a} at {x} to slot {b} ({self.slots[b]}) at {y}",
+                      [self.s.fds[b]], fn)
+
+    def op_copy_range(self):
+        if len(self.slots) < 2:
+            return
+        a, b = self.r.choice(sorted(self.slots)), self.r.choice(sorted(self.slots))
+        x, y, n = self.off(), self.off(), self.size()
+        if os.fstat(self.s.fds[a]).st_ino == os.fstat(self.s.fds[b]).st_ino and abs(x - y) < n:
             return
         self.both(f"copy {n} from slot {a} at {x} to slot {b} ({self.slots[b]}) at {y}",
                   [self.s.fds[b]],
@@ -351,7 +417,7 @@ class Worker:
                 raise Wrong(f"{k} of {p}: {getattr(a, k)}, on the backing {getattr(b, k)}")
 
     OPS = (("open", 8), ("pwrite", 14), ("append", 5), ("pread", 14), ("read_dropped", 10),
-           ("ftruncate", 4), ("fallocate", 3), ("fsync", 1), ("mmap", 5), ("copy_range", 3),
+           ("ftruncate", 4), ("fallocate", 3), ("fsync", 1), ("mmap", 5), ("copy_range", 4), ("map", 6), ("direct", 6), ("sendfile", 2),
            ("fstat", 3), ("write_file", 6), ("read_file", 12), ("truncate", 3), ("rename", 5),
            ("replace", 3), ("link", 3), ("unlink", 4), ("mkdir", 3), ("rmdir", 1),
            ("symlink", 1), ("readlink", 1), ("list", 3), ("chmod", 3), ("utimens", 3),
@@ -380,7 +446,7 @@ class Behind(Worker):
     """Changes the backing; after the ttl the mount must show it."""
 
     def change(self, p):
-        r, kind = self.r, self.r.randrange(12)
+        r, kind = self.r, self.r.randrange(14)
         data, off = stuff(r, self.size()), self.off()
         if kind == 11:
             data = stuff(r, r.randrange(1000000, 4000000))
@@ -423,6 +489,10 @@ class Behind(Worker):
             os.unlink(path)
             with open(path, "wb") as f:
                 f.write(data)
+        elif kind in (12, 13):    # blocks taken out of the middle, or put in
+            fd = os.open(path, os.O_RDWR)
+            fallocate(fd, 8 if kind == 12 else 32, off // 4096 * 4096, 4096)
+            os.close(fd)
         else:
             if os.path.isdir(path):
                 os.rmdir(path)
@@ -584,6 +654,12 @@ def play(cfg, number, seconds, seed, kill):
         os.kill(pid, signal.SIGKILL)
     for p in procs:
         p.join()
+    for i, w in enumerate(workers):
+        if kill and procs[i].exitcode == -signal.SIGBUS:  # in a mapping, when the daemon went
+            result[i] = {"uncertain": [w.name], "ops": 0}
+        elif procs[i].exitcode != 0:
+            print(f"{w.name}: ended with {procs[i].exitcode}", flush=True)
+            ok = False
     results = result.values()
     uncertain = [p for v in results for p in v["uncertain"]]
     ops = sum(v["ops"] for v in results)
