@@ -60,7 +60,7 @@ check-valgrind: $(check_PROGRAMS)
 check_PROGRAMS += tests/fuse/faultfs
 tests_fuse_faultfs_SOURCES = tests/fuse/faultfs.c
 tests_fuse_faultfs_LDADD = $(FUSE_LIBS)
-EXTRA_DIST += tests/fuse/killed.py
+EXTRA_DIST += tests/fuse/killed.py tests/fuse/coherence.py
 
 # Measured, never asserted: tests/README holds the last results.
 EXTRA_DIST += tests/bench/bench.sh

@@ -97,6 +97,8 @@ size_t backing_handle(struct backing *b, struct bnode *n, void *buf, size_t room
 /* Identity over remounts and reboots: hash of filesystem id, inode number, generation (file handle,
  * else birth time). `stable` false: neither exists; cached data must not survive a remount. */
 struct hash128 backing_identity(const struct bnode *n, bool *stable);
+/* Whether n, as far as is known, is below `top`: it was seen last there. */
+bool backing_below(struct backing *b, const struct bnode *n, const struct bnode *top);
 mode_t backing_type(const struct bnode *n);   /* S_IFMT bits */
 uint64_t backing_ino(const struct bnode *n);  /* unique over all filesystems below the root */
 bool backing_same_fs(const struct bnode *n);  /* on the root's own filesystem */

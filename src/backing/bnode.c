@@ -322,6 +322,16 @@ struct hash128 backing_identity(const struct bnode *n, bool *stable)
 	return hash_128(&id, sizeof(id));
 }
 
+bool backing_below(struct backing *b, const struct bnode *n, const struct bnode *top)
+{
+	lock_acquire(&b->lock);
+	do
+		n = n->parent;
+	while (n && n != top);
+	lock_release(&b->lock);
+	return n != NULL;
+}
+
 mode_t backing_type(const struct bnode *n)
 {
 	return (mode_t)n->type << 12;

@@ -114,7 +114,12 @@ int cache_removexattr(struct cache *c, struct cnode *n, const char *name);
 /* Takes back `changed` and `unseen` of an answer: the next one says so again. */
 void cache_untold(struct cache *c, struct cnode *n);
 /* Drops what is known of attributes and marks the data unverified: after it, nothing older than
- * this call is served. */
+ * this call is served. The caller makes the kernel drop its pages, afterwards: with CACHE_EXCLUSIVE
+ * nobody else will, and what has changed until the next look is not told as `changed`. */
 void cache_invalidate(struct cache *c, struct cnode *n);
+/* Calls fn, without locks, for every object known now that was seen last below `top`, and for those
+ * with several links, wherever they are. Without memory for the list: for none, which is logged. */
+void cache_each_below(struct cache *c, struct cnode *top, void (*fn)(void *arg, struct cnode *n),
+		      void *arg);
 
 #endif

@@ -388,12 +388,13 @@ void cnode_learn(struct cache *c, struct cnode *n, const struct battr *a, uint64
 		cnode_drop_lines(c, n);
 		n->gen += 2;
 		n->flags &= ~CN_OWN;
-		cnode_mark_changed(n, &was, &is);
+		if (!(n->flags & CN_DROPPED))
+			cnode_mark_changed(n, &was, &is);
 		stats_inc(c->stats, file_changed);
-	} else if (n->flags & CN_YOUNG) {
+	} else if ((n->flags & CN_YOUNG) && !(n->flags & CN_DROPPED)) {
 		cnode_drop_young(n);
 	}
-	n->flags &= ~CN_YOUNG;
+	n->flags &= ~(CN_YOUNG | CN_DROPPED);
 	cnode_set_attr(n, a, start);
 	cnode_unlock(c, n);
 }
@@ -419,7 +420,58 @@ void cache_invalidate(struct cache *c, struct cnode *n)
 	n->verified = clock_mono_ns();
 	n->flags |= CN_UNSURE;
 	n->gen += 2; /* reads under way are not shared with those that begin now */
+	/* Told, it would be dropped once more, and the answer that brings a new size not believed. */
+	if (c->o.coherence == CACHE_EXCLUSIVE)
+		n->flags |= CN_DROPPED;
 	cnode_unlock(c, n);
+}
+
+struct cnode_list {
+	struct cnode **n;
+	size_t count, room;
+};
+
+static void cnode_list_add(struct htab_node *h, void *arg)
+{
+	struct cnode_list *l = arg;
+	struct cnode *n = container_of(h, struct cnode, node);
+
+	if (l->count < l->room) {
+		cache_hold(n);
+		l->n[l->count++] = n;
+	}
+}
+
+static bool cnode_several_links(struct cache *c, struct cnode *n)
+{
+	bool several;
+
+	cnode_lock(c, n);
+	several = n->nlink > 1 && !S_ISDIR(n->mode);
+	cnode_unlock(c, n);
+	return several;
+}
+
+void cache_each_below(struct cache *c, struct cnode *top, void (*fn)(void *arg, struct cnode *n),
+		      void *arg)
+{
+	struct cnode_list l = {0};
+
+	lock_acquire(&c->table_lock);
+	l.room = c->nodes.count;
+	l.n = malloc(l.room * sizeof(struct cnode *));
+	if (l.n)
+		htab_each(&c->nodes, cnode_list_add, &l);
+	lock_release(&c->table_lock);
+	if (!l.n)
+		log_warning("cache", "no memory to invalidate a directory");
+	for (size_t i = 0; i < l.count; i++) {
+		if (backing_below(c->backing, l.n[i]->bnode, top->bnode) ||
+		    cnode_several_links(c, l.n[i]))
+			fn(arg, l.n[i]);
+		cache_forget(c, l.n[i], 1);
+	}
+	free(l.n);
 }
 
 bool cache_is_transport_error(int error)

@@ -67,6 +67,7 @@ enum cnode_flags {
 	CN_UNSEEN = 1 << 12, /* with CHANGED: cache_attr's `unseen` */
 	CN_TOLD = 1 << 13,   /* with CHANGED: a READ said so already, or shall not */
 	CN_YOUNG = 1 << 14,  /* bytes were given out while they could still move: see cversion_settles */
+	CN_DROPPED = 1 << 15, /* the next change to be found needs no telling: see cache_invalidate */
 	CN_SWEEP_SHIFT = 16, /* above: low bits of cache.sweeps when the record was put */
 };
 

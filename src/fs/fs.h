@@ -31,6 +31,10 @@ int fs_attach(struct fs *f, int fd);
 void fs_on_ready(struct fs *f, void (*fn)(void *arg), void *arg);
 /* Serves until unmounted or fs_stop. 0, or an error that ended it. Every request is answered. */
 int fs_run(struct fs *f);
+/* `path` is relative to the mount, "" its root; directories with all below them. What is asked for
+ * after it is not older than it. -EINVAL: "..", -ENAMETOOLONG, errors of the backing. Not from a thread
+ * that serves requests: it waits for them. */
+int fs_invalidate(struct fs *f, const char *path);
 void fs_stop(struct fs *f); /* async-signal-safe */
 void fs_destroy(struct fs *f); /* unmounts if still mounted; NULL-safe */
 

@@ -60,6 +60,7 @@ void fs_op_init(void *userdata, struct fuse_conn_info *conn)
 		conn->max_readahead = FS_MAX_IO;
 	conn->max_background = FS_MAX_BACKGROUND;
 	conn->congestion_threshold = FS_MAX_BACKGROUND * 3 / 4;
+	f->epochs = conn->proto_major > 7 || conn->proto_minor >= 44;
 	f->no_open = conn->capable & FUSE_CAP_NO_OPEN_SUPPORT;
 	if (!f->no_open)
 		log_warning("fs", "this kernel's FUSE lacks zero-message open: small files are slow");

@@ -31,6 +31,10 @@ void fs_op_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
 	if (err == -ENOENT && a.valid_ns) {
 		struct fuse_entry_param e = { .ino = 0, .entry_timeout = (double)a.valid_ns / 1e9 };
 
+		/* Such a name could not be invalidated (fs_invalidate.c). */
+		if (parent == FUSE_ROOT_ID && !f->epochs && e.entry_timeout > 1)
+			e.entry_timeout = 1;
+
 		fuse_reply_entry(req, &e);
 	} else if (err) {
 		fuse_reply_err(req, -err);

@@ -71,6 +71,7 @@ struct fs {
 	char *mountpoint;    /* NULL when serving a bare descriptor */
 	/* constant after INIT */
 	bool no_open;        /* the kernel understands ENOSYS to OPEN */
+	bool epochs;         /* ... and how to distrust all names at once */
 	/* owned by the thread in fs_run */
 	struct fs_thread *threads;
 	struct sigaction old_action;
@@ -151,6 +152,7 @@ void fs_park_entry(struct fs *f, fuse_req_t req, const struct fuse_entry_param *
 uint64_t fs_nocap_changes(struct fs *f);
 void fs_nocap_learn(struct fs *f, fuse_ino_t ino, uint64_t changes);
 void fs_nocap_forget(struct fs *f, fuse_ino_t ino);
+void fs_nocap_clear(struct fs *f);
 
 static inline struct fs *fs_of(fuse_req_t req)
 {

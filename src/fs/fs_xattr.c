@@ -10,7 +10,7 @@
  *   1. A slot is filled only if no xattr was set through the mount since before the backing was
  *      asked, or made the file anew (`nocap_changes` is counted before and after each change).
  *   2. It is emptied when an xattr of the file is set, and at FORGET, since the address may become
- *      another file's.
+ *      another file's; all of them when something is invalidated by hand.
  *
  * Without acl= the POSIX ACL attributes pass through like any other: they can be read and set, the
  * backing keeps them and cp -a and rsync -A carry them along, but the kernel does not enforce them
@@ -80,6 +80,14 @@ void fs_nocap_forget(struct fs *f, fuse_ino_t ino)
 	lock_acquire(&f->lock);
 	if (fs_nocap_slot(f, ino)->ino == ino)
 		fs_nocap_slot(f, ino)->ino = 0;
+	lock_release(&f->lock);
+}
+
+void fs_nocap_clear(struct fs *f)
+{
+	lock_acquire(&f->lock);
+	f->nocap_changes++;
+	memset(f->nocap, 0, sizeof(f->nocap));
 	lock_release(&f->lock);
 }
 

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause
- * Subcommands that ask a running mount: stats, flush. */
+ * Subcommands that ask a running mount: stats, flush, invalidate. */
 #include <config.h>
 
 #include <errno.h>
 #include <stdio.h>
+#include <limits.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/options.h"
@@ -11,10 +13,9 @@
 #include "tools/gild.h"
 #include "tools/query.h"
 
-int query_mount(const char *program, const char *mountpoint, const char *command, json_t **reply)
+static int query_result(const char *program, const char *mountpoint, int rc, json_t **reply)
 {
 	const char *error;
-	int rc = control_query(mountpoint, command, reply);
 
 	if (rc < 0) {
 		fprintf(stderr, "%s: no gildfs answers on %s (%s): is it mounted there?\n", program,
@@ -28,6 +29,11 @@ int query_mount(const char *program, const char *mountpoint, const char *command
 		return 1;
 	}
 	return 0;
+}
+
+int query_mount(const char *program, const char *mountpoint, const char *command, json_t **reply)
+{
+	return query_result(program, mountpoint, control_query(mountpoint, command, reply), reply);
 }
 
 void query_print_json(const json_t *object)
@@ -107,5 +113,70 @@ int cmd_flush(int argc, char **argv)
 	rc = query_mount("gild flush", argv[0], "flush", &reply);
 	if (rc == 0)
 		json_decref(reply);
+	return rc;
+}
+
+static const struct option_usage invalidate_usage = {
+	.program = "gild invalidate",
+	.synopsis = "MOUNTPOINT [PATH...]",
+	.summary = "Makes a mount look again at files, directories with all below them, or everything.",
+	.specs = flush_specs,
+};
+
+/* `path` relative to the mount; NULL: it is not below it. */
+static const char *invalidate_relative(const char *mountpoint, const char *path)
+{
+	char real[PATH_MAX];
+	const char *tops[] = {mountpoint, realpath(mountpoint, real)};
+
+	if (*path != '/')
+		return path;
+	for (int i = 0; i < 2; i++) {
+		size_t len = tops[i] ? strlen(tops[i]) : 0;
+
+		while (len > 0 && tops[i][len - 1] == '/')
+			len--;
+		if (len && strncmp(path, tops[i], len) == 0 && (!path[len] || path[len] == '/'))
+			return path + len;
+	}
+	return NULL;
+}
+
+static int invalidate_one(const char *mountpoint, const char *path)
+{
+	const char *below = invalidate_relative(mountpoint, path);
+	json_t *reply;
+	int rc;
+
+	if (!below) {
+		fprintf(stderr, "gild invalidate: %s is not below %s\n", path, mountpoint);
+		return 2;
+	}
+	rc = control_query_path(mountpoint, "invalidate", below, &reply);
+	if (rc == -ENAMETOOLONG) {
+		fprintf(stderr, "gild invalidate: %s is too long: name a directory above it\n", path);
+		return 1;
+	}
+	rc = query_result("gild invalidate", mountpoint, rc, &reply);
+	if (rc == 0)
+		json_decref(reply);
+	return rc;
+}
+
+int cmd_invalidate(int argc, char **argv)
+{
+	int words, unused = 0;
+	int rc = options_parse(&invalidate_usage, &unused, argc, argv, &words);
+
+	if (rc != 0)
+		return rc > 0 ? 0 : 2;
+	if (words < 1) {
+		fprintf(stderr, "gild invalidate: give a mount point, and paths below it\n");
+		return 2;
+	}
+	if (words == 1)
+		return invalidate_one(argv[0], "");
+	for (int i = 1; i < words && rc == 0; i++)
+		rc = invalidate_one(argv[0], argv[i]);
 	return rc;
 }

@@ -334,18 +334,49 @@ static int control_connect(const char *mountpoint)
 	return fd;
 }
 
-int control_query(const char *mountpoint, const char *command, json_t **reply)
+/* JSON holds text and names are bytes: in a request's path others than plain ones are %XX. */
+static int control_encode(const char *path, char *out, size_t len)
+{
+	size_t used = 0;
+
+	for (; *path; path++) {
+		unsigned char byte = (unsigned char)*path;
+		bool plain = byte > ' ' && byte < 127 && byte != '%';
+		int n = snprintf(out + used, len - used, plain ? "%c" : "%%%02X", byte);
+
+		used += (size_t)n;
+		if (used >= len)
+			return -ENAMETOOLONG;
+	}
+	out[used] = 0;
+	return 0;
+}
+
+const char *control_path(const json_t *args, char *buf, size_t len)
+{
+	const char *text = json_string_value(json_object_get(args, "path"));
+	size_t used = 0;
+	unsigned byte;
+
+	for (; text && *text && used + 1 < len; text++) {
+		byte = (unsigned char)*text;
+		if (byte == '%' && sscanf(text + 1, "%2x", &byte) == 1 && byte && text[2])
+			text += 2;
+		buf[used++] = (char)byte;
+	}
+	buf[used] = 0;
+	return text && !*text ? buf : NULL;
+}
+
+static int control_exchange(const char *mountpoint, json_t *request, json_t **reply)
 {
 	int fd = control_connect(mountpoint), rc;
-	json_t *request;
 	json_error_t err;
 	FILE *in;
 
 	if (fd < 0)
 		return fd;
-	request = json_pack("{s:s}", "command", command);
 	rc = request ? control_send(fd, request) : -ENOMEM;
-	json_decref(request);
 	in = rc == 0 ? fdopen(fd, "r") : NULL;
 	if (!in) {
 		close(fd);
@@ -354,4 +385,28 @@ int control_query(const char *mountpoint, const char *command, json_t **reply)
 	*reply = json_loadf(in, 0, &err);
 	fclose(in);
 	return json_is_object(*reply) ? 0 : -EPROTO;
+}
+
+int control_query(const char *mountpoint, const char *command, json_t **reply)
+{
+	json_t *request = json_pack("{s:s}", "command", command);
+	int rc = control_exchange(mountpoint, request, reply);
+
+	json_decref(request);
+	return rc;
+}
+
+int control_query_path(const char *mountpoint, const char *command, const char *path,
+		       json_t **reply)
+{
+	char text[CONTROL_REQUEST_MAX - 128];
+	json_t *request;
+	int rc = control_encode(path, text, sizeof(text));
+
+	if (rc < 0)
+		return rc;
+	request = json_pack("{s:s, s:s}", "command", command, "path", text);
+	rc = control_exchange(mountpoint, request, reply);
+	json_decref(request);
+	return rc;
 }

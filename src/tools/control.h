@@ -23,5 +23,10 @@ void control_stop(struct control *c); /* NULL-safe */
  * no gildfs is mounted there. -EPERM: the socket is another user's. -ECONNREFUSED, -EPROTO,
  * -ETIMEDOUT. */
 int control_query(const char *mountpoint, const char *command, json_t **reply);
+/* The same with a path relative to the mount; -ENAMETOOLONG. */
+int control_query_path(const char *mountpoint, const char *command, const char *path,
+		       json_t **reply);
+/* The path of a request, in `buf`; NULL: there is none. */
+const char *control_path(const json_t *args, char *buf, size_t len);
 
 #endif

@@ -16,6 +16,7 @@ static const struct gild_command {
 	{"status", cmd_status, "show how a mount or a card is doing"},
 	{"stats", cmd_stats, "print every counter of a mount"},
 	{"flush", cmd_flush, "make everything written through a mount durable"},
+	{"invalidate", cmd_invalidate, "distrust what a mount knows of files"},
 	{"recover", cmd_recover, "rebuild a card's map from its log"},
 	{"replay", cmd_replay, "run a web server's load over a directory"},
 	{"report", cmd_report, "draw results as one HTML page"},

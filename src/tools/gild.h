@@ -8,6 +8,7 @@ int cmd_format(int argc, char **argv);
 int cmd_status(int argc, char **argv);
 int cmd_stats(int argc, char **argv);
 int cmd_flush(int argc, char **argv);
+int cmd_invalidate(int argc, char **argv);
 int cmd_recover(int argc, char **argv);
 int cmd_replay(int argc, char **argv);
 int cmd_report(int argc, char **argv);

@@ -155,7 +155,7 @@ static int gildfs_serve(struct gildfs *g, const char *default_card)
 	rc = gildfs_start_fs(g);
 	if (rc == 0) {
 		gildfs_handle_signals(g->fs);
-		mount_status_init(&g->status, g->stack, o);
+		mount_status_init(&g->status, g->stack, g->fs, o);
 		rc = control_start(&g->control, o->mountpoint, mount_status_answer, &g->status);
 	}
 	if (rc == 0)

@@ -5,6 +5,7 @@
 
 #include "tools/mount_status.h"
 
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,9 +14,11 @@
 #include "base/clock.h"
 #include "base/log.h"
 
-void mount_status_init(struct mount_status *m, struct stack *s, const struct gildfs_options *o)
+void mount_status_init(struct mount_status *m, struct stack *s, struct fs *fs,
+		       const struct gildfs_options *o)
 {
-	*m = (struct mount_status){.stack = s, .options = o, .started_ns = clock_mono_ns()};
+	*m = (struct mount_status){
+		.stack = s, .fs = fs, .options = o, .started_ns = clock_mono_ns()};
 }
 
 /* NaN is not JSON: a ratio over nothing is 0. */
@@ -140,12 +143,25 @@ static void print_log(FILE *to, const void *unused)
 	log_dump_ring(to);
 }
 
+static json_t *mount_done(int rc, const char *what)
+{
+	return rc < 0 ? json_pack("{s:s}", "error", strerror(-rc)) : json_pack("{s:b}", what, 1);
+}
+
+static json_t *mount_invalidate(struct mount_status *m, const json_t *args)
+{
+	char path[PATH_MAX];
+
+	if (!control_path(args, path, sizeof(path)))
+		return json_pack("{s:s}", "error", "invalidate needs a path below the mount");
+	return mount_done(fs_invalidate(m->fs, path), "invalidated");
+}
+
 json_t *mount_status_answer(void *arg, const char *command, const json_t *args)
 {
 	struct mount_status *m = arg;
 	const struct stats *s = &m->stack->stats;
 
-	(void)args;
 	if (strcmp(command, "status") == 0)
 		return mount_status_full(m);
 	if (strcmp(command, "stats") == 0)
@@ -156,11 +172,9 @@ json_t *mount_status_answer(void *arg, const char *command, const json_t *args)
 		return mount_status_text(print_prometheus, s);
 	if (strcmp(command, "log") == 0)
 		return mount_status_text(print_log, NULL);
-	if (strcmp(command, "flush") == 0) {
-		int rc = cache_flush(m->stack->cache);
-
-		return rc < 0 ? json_pack("{s:s}", "error", strerror(-rc))
-			      : json_pack("{s:b}", "flushed", 1);
-	}
+	if (strcmp(command, "flush") == 0)
+		return mount_done(cache_flush(m->stack->cache), "flushed");
+	if (strcmp(command, "invalidate") == 0)
+		return mount_invalidate(m, args);
 	return json_pack("{s:s+}", "error", "this gildfs knows no command ", command);
 }
