@@ -75,6 +75,9 @@ const char *backing_path(const struct backing *b); /* absolute, as resolved at o
 unsigned backing_open_fds(struct backing *b);
 int backing_statfs(struct backing *b, struct statvfs *out);
 int backing_syncfs(struct backing *b);
+/* Closes what no call uses, but for the root and what is pinned: they keep filesystems below it from
+ * being unmounted, and any of them from becoming read-only. */
+void backing_close_idle(struct backing *b);
 
 /* ---- bnodes ---- */
 

@@ -171,7 +171,6 @@ int bfile_take_error(struct backing *b, struct bnode *n);
 /* From now on descriptors are reopened through parents only. */
 void backing_forbid_handles(struct backing *b);
 /* Closes every idle descriptor. */
-void backing_close_idle(struct backing *b);
 
 static inline bool bnode_is_type(const struct bnode *n, mode_t type)
 {

@@ -59,7 +59,8 @@ int cache_open(struct cache **out, struct flash *flash, struct backing *backing,
 	       const struct cache_options *o);
 /* Publishes what is being written (syncs the backing), stops the threads, frees. */
 int cache_close(struct cache *c);
-/* A barrier: everything written through the mount is published and durable on return. */
+/* A barrier: everything written through the mount is published and durable on return. Idle
+ * descriptors of the backing are closed. */
 int cache_flush(struct cache *c);
 void cache_options_get(struct cache *c, struct cache_options *out);
 

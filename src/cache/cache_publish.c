@@ -289,11 +289,15 @@ static int cpublish_barrier(struct cache *c)
 
 int cache_flush(struct cache *c)
 {
+	int err;
+
 	if (c->o.mode == CACHE_READ_ONLY && !c->flash)
 		return 0;
 	if (c->flash)
 		workq_drain(c->fills);
-	return cpublish_barrier(c);
+	err = cpublish_barrier(c);
+	backing_close_idle(c->backing);
+	return err;
 }
 
 static void *cpublish_main(void *arg)

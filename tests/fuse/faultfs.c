@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause
  *
- * faultfs SOURCE MOUNTPOINT CONTROL: shows SOURCE on MOUNTPOINT and breaks what CONTROL says: a network
+ * faultfs SOURCE MOUNTPOINT CONTROL [-f]: shows SOURCE on MOUNTPOINT and breaks what CONTROL says: a network
  * filesystem in trouble, for tests. CONTROL is a file of lines "OPERATION FAULT", read at every
  * operation (a test replaces it by rename). OPERATION is getattr, open, read, write, readdir, or all;
  * FAULT an error number, or `hang`: the call waits until the line is gone.
@@ -222,8 +222,8 @@ int main(int argc, char **argv)
 	struct fuse_args args = FUSE_ARGS_INIT(0, NULL);
 	int rc;
 
-	if (argc != 4) {
-		fprintf(stderr, "usage: faultfs SOURCE MOUNTPOINT CONTROL\n");
+	if (argc < 4) {
+		fprintf(stderr, "usage: faultfs SOURCE MOUNTPOINT CONTROL [-f]\n");
 		return 2;
 	}
 	source = open(argv[1], O_PATH | O_DIRECTORY);
@@ -233,8 +233,9 @@ int main(int argc, char **argv)
 		return 1;
 	}
 	if (fuse_opt_add_arg(&args, argv[0]) || fuse_opt_add_arg(&args, argv[2]) ||
-	    fuse_opt_add_arg(&args, "-omax_threads=64,fsname=faultfs") ||
-	    fuse_opt_add_arg(&args, "-odefault_permissions,allow_other"))
+	    fuse_opt_add_arg(&args, "-ofsname=faultfs") ||
+	    fuse_opt_add_arg(&args, "-odefault_permissions,allow_other") ||
+	    (argc > 4 && fuse_opt_add_arg(&args, argv[4])))
 		return 1;
 	rc = fuse_main(args.argc, args.argv, &fault_ops, NULL);
 	fuse_opt_free_args(&args);
