@@ -245,7 +245,7 @@ LOOKS = {"read": look_read, "stat": look_stat, "mmap": look_mmap, "list": look_l
          "xattr": look_xattr, "readlink": look_link}
 
 
-FIRST = ("read", "stat", "mmap", "open") if not os.environ.get("GILD_LONG") else (*LOOKS, "open")
+FIRST = ("read", "stat", "open") if not os.environ.get("GILD_LONG") else (*LOOKS, "open")
 
 
 def short(x):
