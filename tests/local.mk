@@ -18,7 +18,7 @@ EXTRA_DIST += tests/fuse/semantics.py tests/summary tests/run-mounted tests/lib.
 fuse_tests = tests/fuse/shown-by.sh tests/fuse/bad-input.sh tests/fuse/trees.sh tests/fuse/kill9.sh tests/fuse/powercut.sh \
 	tests/fuse/differential.sh tests/fuse/recover.sh tests/fuse/coherence.sh tests/fuse/slowdisk.sh \
 	tests/fuse/semantics.sh tests/fuse/control.sh tests/fuse/card-trouble.sh
-fuse_tests += tests/fuse/killed.sh tests/fuse/backing-trouble.sh tests/fuse/hostile.sh
+fuse_tests += tests/fuse/killed.sh tests/fuse/backing-trouble.sh tests/fuse/generations.sh tests/fuse/hostile.sh
 
 check-fuse: all tests/fuse/faultfs
 	$(AM_TESTS_ENVIRONMENT) $(top_srcdir)/tests/run-mounted $(fuse_tests)
@@ -60,7 +60,7 @@ check-valgrind: $(check_PROGRAMS)
 check_PROGRAMS += tests/fuse/faultfs
 tests_fuse_faultfs_SOURCES = tests/fuse/faultfs.c
 tests_fuse_faultfs_LDADD = $(FUSE_LIBS)
-EXTRA_DIST += tests/fuse/killed.py tests/fuse/coherence.py tests/fuse/backing-trouble.py
+EXTRA_DIST += tests/fuse/killed.py tests/fuse/coherence.py tests/fuse/backing-trouble.py tests/fuse/generations.py
 
 # Measured, never asserted: tests/README holds the last results.
 EXTRA_DIST += tests/bench/bench.sh
