@@ -66,3 +66,5 @@ EXTRA_DIST += tests/fuse/killed.py tests/fuse/coherence.py tests/fuse/backing-tr
 EXTRA_DIST += tests/bench/bench.sh
 bench: all tests/bench/filebench
 	@$(AM_TESTS_ENVIRONMENT) $(top_srcdir)/tests/bench/bench.sh $(BENCH)
+
+include tests/suites/local.mk
