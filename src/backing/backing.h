@@ -125,6 +125,10 @@ ssize_t backing_listxattr(struct backing *b, struct bnode *n, char *buf, size_t 
 int backing_setxattr(struct backing *b, struct bnode *n, const char *name, const void *value,
 		     size_t len, int flags);
 int backing_removexattr(struct backing *b, struct bnode *n, const char *name);
+/* The ioctls of chattr(1) and lsattr(1): FS_IOC_GETFLAGS and FS_IOC_SETFLAGS (`arg` an int),
+ * FS_IOC_FSGETXATTR and FS_IOC_FSSETXATTR (a struct fsxattr). -ENOTTY for any other, and for what is
+ * neither a regular file nor a directory. */
+int backing_flags(struct backing *b, struct bnode *n, unsigned cmd, void *arg);
 ssize_t backing_readlink(struct backing *b, struct bnode *n, char *buf, size_t len);
 
 /* ---- data of regular files ---- */

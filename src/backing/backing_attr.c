@@ -7,7 +7,9 @@
 #include "config.h"
 
 #include <errno.h>
+#include <linux/fs.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/xattr.h>
 #include <unistd.h>
 
@@ -200,6 +202,41 @@ int backing_removexattr(struct backing *b, struct bnode *n, const char *name)
 	struct bxattr x = {.op = BXATTR_REMOVE, .name = name};
 
 	return (int)bxattr_run(b, n, &x);
+}
+
+static int bflags_call(struct backing *b, const struct bfile *f, bool dir, unsigned cmd, void *arg)
+{
+	int fd = f->fd, rc;
+
+	if (dir)
+		fd = bopen_again(b, f->fd, O_RDONLY | O_DIRECTORY);
+	if (fd < 0)
+		return fd;
+	rc = ioctl(fd, cmd, arg) == 0 ? 0 : -errno;
+	if (dir)
+		close(fd);
+	return rc;
+}
+
+int backing_flags(struct backing *b, struct bnode *n, unsigned cmd, void *arg)
+{
+	bool set = cmd == FS_IOC_SETFLAGS || cmd == FS_IOC_FSSETXATTR;
+	bool dir = bnode_is_type(n, S_IFDIR);
+	struct bfile *f;
+	int rc;
+
+	if (!set && cmd != FS_IOC_GETFLAGS && cmd != FS_IOC_FSGETXATTR)
+		return -ENOTTY;
+	if (!dir && !bnode_is_type(n, S_IFREG))
+		return -ENOTTY;
+	if (set && b->readonly)
+		return -EROFS;
+	rc = bfile_get(b, n, dir ? BFILE_PATH : BFILE_READ, &f);
+	if (rc < 0)
+		return rc;
+	rc = bflags_call(b, f, dir, cmd, arg);
+	bfile_put(b, f);
+	return rc;
 }
 
 ssize_t backing_readlink(struct backing *b, struct bnode *n, char *buf, size_t len)

@@ -6,7 +6,7 @@
  * version and epoch of what is on flash.
  *
  * Everything that changes data or attributes of the backing goes through here; only pure reads of
- * the namespace (readlink, readdir, xattrs' values, statfs, lseek) may use backing.h with
+ * the namespace (readlink, readdir, xattrs' values, flags, statfs, lseek) may use backing.h with
  * cache_bnode().
  *
  * Threads: all functions are thread safe and may be called at once. They may block on the backing
@@ -112,6 +112,8 @@ int cache_rename(struct cache *c, struct cnode *from, const char *name, struct c
 int cache_setxattr(struct cache *c, struct cnode *n, const char *name, const void *value, size_t len,
 		   int flags);
 int cache_removexattr(struct cache *c, struct cnode *n, const char *name);
+/* FS_IOC_SETFLAGS and FS_IOC_FSSETXATTR, as backing_flags. */
+int cache_set_flags(struct cache *c, struct cnode *n, unsigned cmd, void *arg);
 /* Takes back `changed` and `unseen` of an answer: the next one says so again. */
 void cache_untold(struct cache *c, struct cnode *n);
 /* Drops what is known of attributes and marks the data unverified: after it, nothing older than

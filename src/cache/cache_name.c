@@ -277,7 +277,7 @@ int cache_rename(struct cache *c, struct cnode *from, const char *name, struct c
 	return err;
 }
 
-/* ---- extended attributes ---- */
+/* ---- extended attributes and flags ---- */
 
 int cache_setxattr(struct cache *c, struct cnode *n, const char *name, const void *value, size_t len,
 		   int flags)
@@ -302,6 +302,19 @@ int cache_removexattr(struct cache *c, struct cnode *n, const char *name)
 		return -EROFS;
 	cmodify_begin(&m, c, n, false);
 	err = backing_removexattr(c->backing, n->bnode, name);
+	cmodify_end(&m, CMODIFY_META, 0, NULL, 0, NULL);
+	return err;
+}
+
+int cache_set_flags(struct cache *c, struct cnode *n, unsigned cmd, void *arg)
+{
+	struct cmodify m;
+	int err;
+
+	if (c->o.mode == CACHE_READ_ONLY)
+		return -EROFS;
+	cmodify_begin(&m, c, n, false);
+	err = backing_flags(c->backing, n->bnode, cmd, arg);
 	cmodify_end(&m, CMODIFY_META, 0, NULL, 0, NULL);
 	return err;
 }

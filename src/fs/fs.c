@@ -3,8 +3,8 @@
  * The session: options, mounting, running, stopping.
  *
  * Files in reading order: fs_init.c what is agreed with the kernel; fs_loop.c who serves a request;
- * fs_park.c dropping the kernel's pages; fs_attr.c, fs_name.c, fs_data.c, fs_dir.c, fs_xattr.c the
- * operations.
+ * fs_park.c dropping the kernel's pages; fs_attr.c, fs_name.c, fs_data.c, fs_dir.c, fs_xattr.c,
+ * fs_ioctl.c the operations.
  *
  * Stopping. Unmounting from outside ends every reader's read with ENODEV. fs_stop() unmounts from
  * here while the readers still serve, because the kernel may write out mapped pages first. If the
@@ -66,6 +66,7 @@ const struct fuse_lowlevel_ops fs_ops = {
 	.listxattr = fs_op_listxattr,
 	.setxattr = fs_op_setxattr,
 	.removexattr = fs_op_removexattr,
+	.ioctl = fs_op_ioctl,
 	.fallocate = fs_op_fallocate,
 	.lseek = fs_op_lseek,
 	.copy_file_range = fs_op_copy_file_range,

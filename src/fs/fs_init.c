@@ -9,6 +9,7 @@
  *   CACHE_SYMLINKS    a symlink's target never changes under one inode.
  *   READDIRPLUS(AUTO) a walk costs 7-8 us a file with it, 40 us without.
  *   PARALLEL_DIROPS, ASYNC_READ, ASYNC_DIO   more than one request in flight.
+ *   IOCTL_DIR         lsattr and chattr of directories.
  *   POSIX_ACL         only with acl=: it costs a GETXATTR a file.
  * Not wanted, although libfuse turns some of them on by itself:
  *   ATOMIC_O_TRUNC    O_TRUNC would come with OPEN, which we never see: it would be lost.
@@ -40,7 +41,7 @@
 #define FS_WANT                                                                                    \
 	(FUSE_CAP_DONT_MASK | FUSE_CAP_CACHE_SYMLINKS | FUSE_CAP_READDIRPLUS |                     \
 	 FUSE_CAP_READDIRPLUS_AUTO | FUSE_CAP_PARALLEL_DIROPS | FUSE_CAP_ASYNC_READ |              \
-	 FUSE_CAP_ASYNC_DIO)
+	 FUSE_CAP_ASYNC_DIO | FUSE_CAP_IOCTL_DIR)
 
 void fs_op_init(void *userdata, struct fuse_conn_info *conn)
 {

@@ -5,7 +5,7 @@
 #ifndef GILD_FS_FS_PRIV_H
 #define GILD_FS_FS_PRIV_H
 
-#define FUSE_USE_VERSION 34
+#define FUSE_USE_VERSION 35
 
 #include <fuse_lowlevel.h>
 #include <pthread.h>
@@ -208,6 +208,8 @@ void fs_op_getxattr(fuse_req_t req, fuse_ino_t ino, const char *name, size_t siz
 void fs_op_listxattr(fuse_req_t req, fuse_ino_t ino, size_t size);
 void fs_op_setxattr(fuse_req_t req, fuse_ino_t ino, const char *name, const char *value,
 		    size_t size, int flags);
+void fs_op_ioctl(fuse_req_t req, fuse_ino_t ino, unsigned cmd, void *arg, struct fuse_file_info *fi,
+		 unsigned flags, const void *in, size_t in_len, size_t out_len);
 void fs_op_removexattr(fuse_req_t req, fuse_ino_t ino, const char *name);
 
 #endif

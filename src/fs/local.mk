@@ -1,6 +1,7 @@
 noinst_LIBRARIES += src/fs/libfs.a
 src_fs_libfs_a_SOURCES = src/fs/fs.h src/fs/fs_priv.h src/fs/fs.c src/fs/fs_attr.c \
-	src/fs/fs_data.c src/fs/fs_dir.c src/fs/fs_init.c src/fs/fs_invalidate.c src/fs/fs_loop.c src/fs/fs_msg.c \
+	src/fs/fs_data.c src/fs/fs_dir.c src/fs/fs_init.c src/fs/fs_invalidate.c \
+	src/fs/fs_ioctl.c src/fs/fs_loop.c src/fs/fs_msg.c \
 	src/fs/fs_name.c src/fs/fs_park.c src/fs/fs_xattr.c
 
 if HAVE_CHECK

@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/falloc.h>
+#include <linux/fs.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -256,6 +257,26 @@ ssize_t backing_listxattr(struct backing *b, struct bnode *bn, char *buf, size_t
 	}
 	pthread_mutex_unlock(&c->lock);
 	return len && n > len ? -ERANGE : (ssize_t)n;
+}
+
+int backing_flags(struct backing *b, struct bnode *bn, unsigned cmd, void *arg)
+{
+	if (cmd != FS_IOC_GETFLAGS)
+		return -ENOTTY;
+	pthread_mutex_lock(&ram_of(b)->lock);
+	*(int *)arg = ram_node(bn)->flags;
+	pthread_mutex_unlock(&ram_of(b)->lock);
+	return 0;
+}
+
+int cache_set_flags(struct cache *c, struct cnode *n, unsigned cmd, void *arg)
+{
+	if (cmd != FS_IOC_SETFLAGS)
+		return -ENOTTY;
+	pthread_mutex_lock(&c->lock);
+	n->flags = *(int *)arg;
+	pthread_mutex_unlock(&c->lock);
+	return 0;
 }
 
 int cache_removexattr(struct cache *c, struct cnode *n, const char *name)

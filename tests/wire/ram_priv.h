@@ -29,6 +29,7 @@ struct cnode {
 	size_t room;
 	struct ram_dent *entries;
 	struct ram_xattr *xattrs;
+	int flags;     /* of FS_IOC_GETFLAGS */
 };
 
 struct cache {

@@ -7,6 +7,7 @@
 #include <check.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/fs.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
@@ -452,6 +453,45 @@ START_TEST(ranges)
 }
 END_TEST
 
+static int flags_call(struct wire *w, uint64_t node, unsigned cmd, int value, uint32_t in, uint32_t out)
+{
+	struct fuse_ioctl_in arg = { .cmd = cmd, .in_size = in, .out_size = out };
+
+	wire_begin(w);
+	wire_put(w, &arg, sizeof(arg));
+	wire_put(w, &value, sizeof(value));
+	return wire_call(w, FUSE_IOCTL, node);
+}
+
+/* Kernels before 5.14 do not check by themselves who may change flags. */
+START_TEST(flags)
+{
+	struct wire *w = wire_start(CACHE_TTL, &plain, true);
+	struct fuse_entry_out e;
+	int got;
+
+	ram_file(w->cache, w->root, "f", "", 0);
+	ck_assert_int_eq(wire_lookup(w, FUSE_ROOT_ID, "f", &e), 0);
+	ck_assert_int_eq(flags_call(w, e.nodeid, FS_IOC_SETFLAGS, FS_IMMUTABLE_FL, 4, 0), 0);
+	ck_assert_int_eq(flags_call(w, e.nodeid, FS_IOC_GETFLAGS, 0, 0, 4), 0);
+	ck_assert_uint_eq(w->out_len, sizeof(struct fuse_ioctl_out) + 4);
+	memcpy(&got, w->out + sizeof(struct fuse_ioctl_out), 4);
+	ck_assert_int_eq(got, FS_IMMUTABLE_FL);
+	ck_assert_int_eq(flags_call(w, e.nodeid, FS_IOC_GETFLAGS, 0, 0, 2), -ENOTTY);
+	ck_assert_int_eq(flags_call(w, e.nodeid, FS_IOC_SETFLAGS, 0, 2, 0), -ENOTTY);
+	ck_assert_int_eq(flags_call(w, e.nodeid, FS_IOC_GETVERSION, 0, 0, 4), -ENOTTY);
+	w->uid = 1000;
+	ck_assert_int_eq(flags_call(w, e.nodeid, FS_IOC_SETFLAGS, 0, 4, 0), -EPERM);
+	w->uid = 0;
+	ck_assert_int_eq(flags_call(w, e.nodeid, FS_IOC_SETFLAGS, 0, 4, 0), 0);
+	w->uid = 1000;
+	ck_assert_int_eq(flags_call(w, e.nodeid, FS_IOC_SETFLAGS, FS_NODUMP_FL, 4, 0), -EPERM);
+	w->uid = 0;
+	wire_forget(w, e.nodeid, 1);
+	stop_clean(w);
+}
+END_TEST
+
 static Suite *wire_suite(void)
 {
 	Suite *s = suite_create("wire");
@@ -473,6 +513,7 @@ static Suite *wire_suite(void)
 	tcase_add_test(tc, writing);
 	tcase_add_test(tc, appending);
 	tcase_add_test(tc, ranges);
+	tcase_add_test(tc, flags);
 	suite_add_tcase(s, tc);
 	return s;
 }

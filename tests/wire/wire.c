@@ -103,7 +103,7 @@ void wire_send_raw(struct wire *w, const void *p, size_t len)
 uint64_t wire_send(struct wire *w, uint32_t opcode, uint64_t node)
 {
 	struct fuse_in_header h = {
-		.len = (uint32_t)w->in_len, .opcode = opcode, .nodeid = node, .pid = 1
+		.len = (uint32_t)w->in_len, .opcode = opcode, .nodeid = node, .uid = w->uid, .pid = 1
 	};
 
 	h.unique = w->unique += 2;

@@ -23,6 +23,7 @@ struct wire {
 	int result;          /* of fs_run, once joined */
 	atomic_uint ready;   /* times the ready function was called */
 	uint64_t unique;
+	uint32_t uid;        /* who asks */
 	char *in;            /* request being made */
 	size_t in_len;
 	char *out;           /* last answer, without its header */
