@@ -80,7 +80,7 @@ END_TEST
 
 START_TEST(refused_for_good)
 {
-	static const uint32_t refused[] = { FUSE_OPEN, FUSE_FLUSH, FUSE_TMPFILE, FUSE_IOCTL,
+	static const uint32_t refused[] = { FUSE_OPEN, FUSE_FLUSH, FUSE_TMPFILE,
 					    FUSE_POLL, FUSE_GETLK, FUSE_SETLK, FUSE_ACCESS,
 					    FUSE_SYNCFS, FUSE_BMAP, 99, 4000 };
 	struct wire *w = wire_start(CACHE_TTL, &plain, true);
