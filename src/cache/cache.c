@@ -185,6 +185,7 @@ static void cache_free(struct cache *c)
 {
 	unsigned i;
 
+	cknown_stop(c);
 	cstream_stop(c);
 	cflight_stop(c);
 	if (c->nodes.buckets) {
@@ -281,6 +282,8 @@ int cache_open(struct cache **out, struct flash *flash, struct backing *backing,
 		err = cflight_start(c);
 	if (!err)
 		err = cstream_start(c);
+	if (!err)
+		err = cknown_start(c);
 	if (!err && flash)
 		err = cache_open_flash(c);
 	if (!err)

@@ -39,10 +39,31 @@ static int cname_found(struct cache *c, struct bnode *b, const struct battr *a, 
 	return 0;
 }
 
+/* The backing could not say: what it said last is served, where the mode allows. */
+static int cname_known(struct cache *c, struct cnode *parent, const char *name, int err,
+		       struct cnode **out, struct cache_attr *attr)
+{
+	struct cnode *n = cache_is_transport_error(err) ? cknown_find(c, parent, name) : NULL;
+
+	if (!n)
+		return err;
+	err = cnode_check_failed(c, n, err);
+	if (err) {
+		cache_forget(c, n, 1);
+		return err;
+	}
+	cnode_lock(c, n);
+	cnode_fill_attr(c, n, clock_mono_ns(), attr);
+	cnode_tell_changed(n, attr);
+	cnode_unlock(c, n);
+	*out = n;
+	return 0;
+}
+
 int cache_lookup(struct cache *c, struct cnode *parent, const char *name, struct cnode **out,
 		 struct cache_attr *attr, unsigned flags)
 {
-	uint64_t start = clock_mono_ns();
+	uint64_t start = clock_mono_ns(), changes = cknown_changes(c);
 	struct bnode *b;
 	struct battr a;
 	int err;
@@ -52,14 +73,17 @@ int cache_lookup(struct cache *c, struct cnode *parent, const char *name, struct
 		err = backing_lookup_cached(c->backing, parent->bnode, name, &b, &a);
 	else
 		err = backing_lookup(c->backing, parent->bnode, name, &b, &a);
-	if (err == -ENOENT)
+	if (err == -ENOENT) {
 		attr->valid_ns =
 			c->o.coherence == CACHE_EXCLUSIVE ? CACHE_FOREVER_NS : c->o.ttl_ns;
+		cknown_forget(c, parent, name);
+	}
 	if (err) {
 		if (cache_is_transport_error(err))
 			stats_inc(c->stats, backing_errors);
-		return err;
+		return cname_known(c, parent, name, err, out, attr);
 	}
+	cknown_learn(c, parent, name, b, changes);
 	return cname_found(c, b, &a, start, out, attr);
 }
 
@@ -207,7 +231,9 @@ static int cname_remove(struct cache *c, struct cnode *parent, const char *name,
 	cname_victim_pin(c, &v);
 	if (v.n)
 		cmodify_begin(&v.m, c, v.n, false);
+	cknown_forget(c, parent, name);
 	err = remove(c->backing, parent->bnode, name);
+	cknown_forget(c, parent, name);
 	cnode_unverify(c, parent);
 	if (v.n)
 		cmodify_end(&v.m, CMODIFY_META, 0, NULL, 0, NULL);
@@ -268,7 +294,11 @@ int cache_rename(struct cache *c, struct cnode *from, const char *name, struct c
 	if (!found && replaces)
 		cname_victim_pin(c, &dst);
 	cname_begin_both(c, &src, &dst);
+	cknown_forget(c, from, name);
+	cknown_forget(c, to, new_name);
 	err = backing_rename(c->backing, from->bnode, name, to->bnode, new_name, flags);
+	cknown_forget(c, from, name);
+	cknown_forget(c, to, new_name);
 	cnode_unverify(c, from);
 	cnode_unverify(c, to);
 	cname_end_both(&src, &dst);

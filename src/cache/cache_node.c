@@ -497,7 +497,7 @@ bool cache_is_transport_error(int error)
 
 /* The check could not be made. In ttl mode the version verified last is served for another ttl:
  * asking again for every request would make each wait for a time-out. */
-static int cnode_check_failed(struct cache *c, struct cnode *n, int err)
+int cnode_check_failed(struct cache *c, struct cnode *n, int err)
 {
 	bool known;
 

@@ -179,6 +179,10 @@ struct cache {
 	struct lock stream_lock;
 	struct cstream *streams;
 
+	struct lock known_lock;
+	struct cknown_slot *known;      /* NULL: none are kept */
+	_Atomic uint64_t known_changes; /* rises under known_lock */
+
 	struct lock round_lock; /* one publishing round at a time; held over flash and backing */
 	pthread_t publisher;
 	struct lock open_lock;
@@ -235,6 +239,8 @@ uint64_t cversion_settles(const struct cache *c, const struct cversion *v, bool 
 void cnode_learn(struct cache *c, struct cnode *n, const struct battr *a, uint64_t start);
 /* Asks the backing unless the attributes are fresh. */
 int cnode_revalidate(struct cache *c, struct cnode *n, bool nowait);
+/* The backing answered `err`: 0 if what is known of n is to be served all the same. */
+int cnode_check_failed(struct cache *c, struct cnode *n, int err);
 void cnode_unverify(struct cache *c, struct cnode *n);
 bool cache_is_transport_error(int error);
 
@@ -300,6 +306,16 @@ int cstream_start(struct cache *c);
 void cstream_stop(struct cache *c);
 /* A read that flash could not serve alone; true: it belongs to a stream that bypasses. */
 bool cstream_note(struct cache *c, const struct cnode *n, uint64_t size, uint64_t off, size_t len);
+
+/* ---- cache_known.c: names for when the backing does not answer ---- */
+int cknown_start(struct cache *c);
+void cknown_stop(struct cache *c);
+uint64_t cknown_changes(struct cache *c); /* to be asked before the backing is */
+void cknown_learn(struct cache *c, struct cnode *parent, const char *name, struct bnode *b,
+		  uint64_t changes);
+/* Before and after a change of the name; or there is no such name. */
+void cknown_forget(struct cache *c, struct cnode *parent, const char *name);
+struct cnode *cknown_find(struct cache *c, struct cnode *parent, const char *name); /* held, or NULL */
 
 /* ---- cache_modify.c ---- */
 struct cmodify {

@@ -183,10 +183,22 @@ def below():
 def failing(mode):
     """Every error in every place; then all is well again, at once."""
     put(B + "/hit", b"h" * 70000)
+    os.makedirs(B + "/d", exist_ok=True)
+    if not os.path.exists(B + "/d/hit"):
+        os.link(B + "/hit", B + "/d/hit")
+    for n in ("removed", "removed2", "moved"):
+        put(f"{B}/{n}", b"r")
     for n in range(8):
         put(f"{B}/miss{n}", b"m" * 5000)
     pid = mount(F, f"coherence={mode}", *(["ttl=50ms"] if mode == "ttl" else []))
     cached("hit", b"h" * 70000)
+    held = os.open(M + "/d/hit", os.O_RDONLY)  # or the kernel may forget the names
+    for n in ("removed", "removed2", "moved"):
+        os.stat(f"{M}/{n}")
+    os.unlink(M + "/removed")
+    os.rename(M + "/moved", M + "/moved2")
+    os.unlink(B + "/removed2")
+    wait("removed there", lambda: error(os.stat, M + "/removed2") == "ENOENT")
     files = iter(range(8))
     known = os.open(M + "/hit", os.O_RDONLY)
     for name in TRANSPORT + ("ESTALE",):
@@ -198,6 +210,11 @@ def failing(mode):
             expect(f"{name}, a check cannot be made", error(os.fstat, known), None)
             os.posix_fadvise(known, 0, 0, os.POSIX_FADV_DONTNEED)
             expect(f"{name}, a hit", os.pread(known, 100000, 0), b"h" * 70000)
+            time.sleep(.1)  # names are asked for again
+            expect(f"{name}, a hit by its name", get(M + "/d/hit"), b"h" * 70000)
+            expect(f"{name}, a name removed here", error(os.stat, M + "/removed"), name)
+            expect(f"{name}, a name removed there", error(os.stat, M + "/removed2"), name)
+            expect(f"{name}, a name moved here", error(os.stat, M + "/moved"), name)
         else:
             expect(f"{name}, a check cannot be made", error(os.stat, M + "/hit"), name)
         expect(f"{name}, a new file", error(get, fresh), name)
@@ -223,6 +240,7 @@ def failing(mode):
         os.close(fd)
         expect("after a failed write", get(M + "/hit"), get(B + "/hit", False))
     os.close(known)
+    os.close(held)
     umount(pid)
 
 
