@@ -11,9 +11,7 @@
 #include "ftl/ftl_priv.h"
 
 #define FORMAT_SEQ_GAP (1ULL << 20) /* more than a life uses after its last checkpoint */
-#define FORMAT_SEQ_MAX (1ULL << 38)
 #define FORMAT_LSN_GAP (1ULL << 42)
-#define FORMAT_LSN_MAX (1ULL << 63)
 
 const char *const ftl_tables[] = {"map", "ctl", "tombs", "ebs", "state", NULL};
 
@@ -78,9 +76,9 @@ static void format_begin(struct media *m, struct ftl_media_super *s)
 	s->lsn = 1 + ((s->format_time & UINT32_MAX) << 30);
 	if (ftl_super_read(m, &old, &slot))
 		return;
-	if (old.seq < FORMAT_SEQ_MAX && old.seq + FORMAT_SEQ_GAP > s->seq)
+	if (old.seq < FTL_SEQ_MAX - FORMAT_SEQ_GAP && old.seq + FORMAT_SEQ_GAP > s->seq)
 		s->seq = old.seq + FORMAT_SEQ_GAP;
-	if (old.lsn < FORMAT_LSN_MAX && old.lsn + FORMAT_LSN_GAP > s->lsn)
+	if (old.lsn < FTL_LSN_MAX - FORMAT_LSN_GAP && old.lsn + FORMAT_LSN_GAP > s->lsn)
 		s->lsn = old.lsn + FORMAT_LSN_GAP;
 }
 
@@ -230,7 +228,8 @@ int ftl_super_geom(const struct ftl_media_super *s, struct media *m, struct ftl_
 		return -EUCLEAN;
 	}
 	if (ftl_geom_init(g, s->raw_bytes, &f.geometry) || g->first_eb != s->first_eb ||
-	    g->ebs != s->erase_blocks || s->op_percent > 400) {
+	    g->ebs != s->erase_blocks || s->op_percent > 400 || s->seq > FTL_SEQ_MAX ||
+	    s->lsn > FTL_LSN_MAX) {
 		log_error(FTL_MODULE, "controller %u: its superblock makes no sense", s->controller);
 		return -EUCLEAN;
 	}

@@ -43,6 +43,17 @@ int ftl_ckpt_init(struct meta *meta, const struct ftl_media_super *s, const stru
 	return meta_commit(t);
 }
 
+/* The CRC is right: a bug, or somebody's doing. What GC and the log assert of an EB is held here. */
+static bool load_eb_sane(const struct ftl *f, const struct ftl_ebmeta *m)
+{
+	if (m->state > EB_PENDING || m->stream >= FTL_STREAMS || m->seq > FTL_SEQ_MAX ||
+	    m->used > f->geom.logical || m->live > f->geom.logical || m->waste > f->geom.logical)
+		return false;
+	if (m->state == EB_FREE || m->state == EB_PENDING)
+		return !m->live;
+	return m->seq != 0;
+}
+
 static int load_eb(void *arg, const struct meta_buf *key, const struct meta_buf *value)
 {
 	struct ftl *f = arg;
@@ -56,8 +67,8 @@ static int load_eb(void *arg, const struct meta_buf *key, const struct meta_buf 
 	memcpy(&m, value->data, sizeof(m));
 	index = be32toh(index);
 	crc = m.crc;
-	if (index >= f->geom.ebs || ftl_ckpt_crc(&m, sizeof(m), &m.crc) != crc || m.state > EB_PENDING ||
-	    m.used > f->geom.logical || m.stream >= FTL_STREAMS)
+	if (index >= f->geom.ebs || ftl_ckpt_crc(&m, sizeof(m), &m.crc) != crc ||
+	    !load_eb_sane(f, &m))
 		return -EUCLEAN;
 	eb = &f->ebs[index];
 	if (m.state != EB_FREE) {
@@ -103,7 +114,8 @@ static int load_state(struct ftl *f, struct ftl_state *s)
 	}
 	crc = s->crc;
 	if (err || len != sizeof(*s) || s->version != FTL_STATE_VERSION ||
-	    ftl_ckpt_crc(s, sizeof(*s), &s->crc) != crc) {
+	    ftl_ckpt_crc(s, sizeof(*s), &s->crc) != crc || s->next_seq > FTL_SEQ_MAX ||
+	    s->next_lsn > FTL_LSN_MAX) {
 		log_error(FTL_MODULE, "controller %u: its map is damaged: run recover",
 			  f->super.controller);
 		return -EUCLEAN;

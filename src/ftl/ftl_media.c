@@ -71,7 +71,7 @@ static int media_check_eb(const void *block, struct ftl_media_eb *h)
 	memcpy(h, block, sizeof(*h));
 	if (h->magic != FTL_MAGIC_EB || h->version != FTL_VERSION ||
 	    (h->state != FTL_EB_ERASED && h->state != FTL_EB_OPEN) || h->stream >= 256 ||
-	    FTL_POS_SEQ(FTL_POS(h->seq, 0)) != h->seq)
+	    h->seq > FTL_SEQ_MAX)
 		return -EUCLEAN;
 	return 0;
 }
@@ -185,6 +185,8 @@ static bool media_data_sane(const struct ftl_media_record *h)
 
 static bool media_record_sane(const struct ftl_media_record *h)
 {
+	if (h->lsn > FTL_LSN_MAX)
+		return false;
 	switch (h->type) {
 	case FTL_REC_DATA:
 		return media_data_sane(h);
@@ -242,7 +244,7 @@ uint32_t ftl_index_crc(const void *idx, uint32_t records)
 bool ftl_media_index_sane(const struct ftl_media_index *x, uint32_t used)
 {
 	struct ftl_media_record h = {
-		.type = x->type, .flags = x->flags, .file = x->file, .addr = x->addr,
+		.type = x->type, .flags = x->flags, .lsn = x->lsn, .file = x->file, .addr = x->addr,
 		.raw_len = x->raw_len, .stored_len = x->stored_len, .valid = x->valid,
 		.dirty = x->dirty,
 	};

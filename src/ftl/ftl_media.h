@@ -105,6 +105,9 @@ typedef uint64_t ftl_pos;
 #define FTL_POS(seq, off) (((uint64_t)(seq) << 25) | ((uint64_t)(off) >> 3))
 #define FTL_POS_SEQ(pos) ((pos) >> 25)
 #define FTL_POS_OFF(pos) ((uint32_t)(((pos) & 0x1ffffffU) << 3))
+/* Higher ones are nonsense, with whatever CRC: what is left above them no session can use up. */
+#define FTL_SEQ_MAX ((1ULL << 39) - (1ULL << 32))
+#define FTL_LSN_MAX (1ULL << 63)
 
 enum ftl_record_type {
 	FTL_REC_DATA = 1,     /* an extent: 1-16 sectors of one line */

@@ -21,7 +21,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 /* A directory of this process's own, in memory where there is some; removed at exit. */
 const char *fuzz_scratch(void);
-/* From here on nothing is printed or logged; reports of sanitizers and fuzz_assert still are. */
+/* From here on nothing is printed or logged, but with FUZZ_LOUD in the environment; reports of
+ * sanitizers and of fuzz_assert are. */
 void fuzz_quiet(void);
 /* A path that reads as these bytes, until the next call. */
 const char *fuzz_file(const void *data, size_t size);
