@@ -3,6 +3,8 @@
 # The power goes while backing and card lie on real filesystems (FS=ext4 or xfs) on disks with write
 # caches: CUTS moments of a recorded run (make check-crash: 100), each with another part of what was
 # not flushed. See powercut.py. GILD_SEED is printed; what a run records depends on timing, too.
+# In a mount namespace of its own: a mount that lives on in somebody else's copy keeps its daemon.
+[ "${GILD_TEST_NS:-}" ] || ! unshare -m true 2>/dev/null || GILD_TEST_NS=1 exec unshare -m "$0" "$@"
 . "$SRC/tests/lib.sh"
 need_fuse; need python3 losetup "mkfs.${FS:-ext4}"
 losetup -f >/dev/null 2>&1 || skip "needs loop devices"
