@@ -303,9 +303,6 @@ def end(pids):
 
 
 def unhook():
-    # Aborts the connection: a daemon that died while the kernel was dropping pages for it may leave
-    # requests that nobody else ends.
-    run("umount", "-f", M)
     run("umount", "-l", M)
 
 

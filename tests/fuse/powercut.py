@@ -157,7 +157,6 @@ def phase(r, n, seconds):
             open("/proc/sys/vm/drop_caches", "w").write("3")
     if r.random() < .5:
         os.kill(daemon, signal.SIGKILL)
-        run("umount", "-f", M)
     for p in pids:
         os.kill(p, signal.SIGKILL)
         os.waitpid(p, 0)

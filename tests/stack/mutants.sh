@@ -23,7 +23,7 @@ legs-not-made-equal test_stack src/card/card.c s/return r < 0 \? r : card_ctl_re
 gap-in-the-log-ignored test_ftl_crash src/ftl/ftl_replay.c s/while \(n < out->n && out->v\[n\]\.x\.lsn < cut\)/while (n < out->n)/
 cut-does-not-stay-cut test_ftl_crash src/ftl/ftl_replay.c s/ftl_scan_settle\(f, eb, durable, cut\);/ftl_scan_settle(f, eb, durable, UINT64_MAX);/
 block-reused-before-checkpoint test_ftl_crash src/ftl/ftl_ckpt.c s/err = ckpt_flush\(f\);/err = ckpt_flush(f);\n\tif (!err)\n\t\terr = ftl_ckpt_erase(f);/; s/pending_ckpt > f->super\.checkpoint\)\n\t\t\tcontinue/pending_ckpt > f->super.checkpoint + 1)\n\t\t\tcontinue/
-block-reused-in-checkpoint test_ftl_crash_mt src/ftl/ftl_ckpt.c s/eb->state != EB_PENDING \|\| !eb->pending_ckpt \|\|\n\s*eb->pending_ckpt > f->super\.checkpoint/eb->state != EB_PENDING/
+block-reused-in-checkpoint test_ftl_crash src/ftl/ftl_ckpt.c s/eb->state != EB_PENDING \|\| !eb->pending_ckpt \|\|\n\s*eb->pending_ckpt > f->super\.checkpoint/eb->state != EB_PENDING/
 checkpoint-before-flush test_ftl_crash src/ftl/ftl_ckpt.c s/(err = )ckpt_flush\(f\);/${1}0;/
 drop-forgets-the-older test_ftl_crash src/ftl/ftl_write.c s/e\.flags \|= FTL_X_OLDER;/;/
 erased-header-not-flushed test_ftl_crash src/ftl/ftl_ckpt.c s/if \(n && !err\)\n\t\terr = ftl_media_flush\(f\);/;/
