@@ -16,6 +16,7 @@ SECONDS = float(os.environ.get("SECONDS_RECORDED", "6"))
 REC, LOG = f"{T}/rec", f"{T}/log"
 B, C, M = f"{T}/b", f"{T}/c", f"{T}/m"
 QUIET = dict(stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+FILES = 60
 ENTRY = struct.Struct("<cBHIQ")
 
 
@@ -111,19 +112,19 @@ def transactions(start):
 def calls(seed):
     r = random.Random(seed)
     while True:
-        p = f"{M}/f{r.randrange(30)}"
+        p = f"{M}/f{r.randrange(FILES)}"
         k = r.randrange(14)
         try:
             if k < 5:
                 fd = os.open(p, os.O_RDWR | os.O_CREAT)
                 os.pwrite(fd, r.randbytes(r.randrange(1, 60000)), r.randrange(150000))
-                if r.random() < .3:
+                if r.random() < .6:
                     os.fsync(fd)
                 os.close(fd)
             elif k < 6:
                 os.truncate(p, r.randrange(150000))
             elif k < 7:
-                os.rename(p, f"{M}/f{r.randrange(30)}")
+                os.rename(p, f"{M}/f{r.randrange(FILES)}")
             elif k < 8:
                 os.unlink(p)
             else:
@@ -131,7 +132,7 @@ def calls(seed):
                     f.read()
         except FileNotFoundError:
             pass
-        time.sleep(.005)
+        time.sleep(.02)  # or no file is ever quiet for long enough to be published
 
 
 def daemon_pid():
@@ -174,9 +175,9 @@ def record(r):
         must(f"mkfs.{FS}", "-q", *(["-F"] if FS == "ext4" else []), f"{T}/i{i}")
     disks_mount(lambda i: f"{T}/i{i}")
     os.mkdir(f"{B}/tree")
-    for i in range(30):
+    for i in range(FILES):
         with open(f"{B}/tree/f{i}", "wb") as f:
-            f.write(r.randbytes(i * 4111))
+            f.write(r.randbytes(i * 2111))
     must(GILD, "format", f"{C}/card", "--size", "64M")
     disks_umount()
     for i in range(2):

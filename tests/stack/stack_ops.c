@@ -253,10 +253,12 @@ static void op_publish(struct op *o)
 	unsigned tries;
 	bool open = true;
 
+	lock_acquire(&c->round_lock); /* for who reads it */
 	lock_acquire(&c->open_lock);
 	c->o.publish_after_ns = 1;
 	lock_cond_signal(&c->open_cond);
 	lock_release(&c->open_lock);
+	lock_release(&c->round_lock);
 	for (tries = 0; open && tries < 1000 && !ops_cut(o); tries++) {
 		usleep(50);
 		lock_acquire(&c->open_lock);

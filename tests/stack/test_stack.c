@@ -176,7 +176,7 @@ static void whole_trouble(struct whole *w, uint64_t *rng)
 		ops_behind(w, rng);
 	if (env_rand(rng) % 4 == 0) {
 		whole_cut_soon(w, rng, 60);
-		if (rig_recover(&w->rig)) {
+		if (rig_recover(&w->rig) || whole_is_cut(w)) {
 			whole_restore(w, rng);
 			ck_assert_ok(rig_recover(&w->rig));
 		}
