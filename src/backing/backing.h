@@ -159,7 +159,7 @@ int backing_link(struct backing *b, struct bnode *n, struct bnode *parent, const
 		 struct battr *attr);
 int backing_unlink(struct backing *b, struct bnode *parent, const char *name);
 int backing_rmdir(struct backing *b, struct bnode *parent, const char *name);
-/* flags: 0, RENAME_NOREPLACE, RENAME_EXCHANGE. Known bnodes learn their new parent and name. */
+/* flags: of renameat2(2). Known bnodes learn their new parent and name. */
 int backing_rename(struct backing *b, struct bnode *from, const char *name, struct bnode *to,
 		   const char *new_name, unsigned flags);
 

@@ -453,7 +453,7 @@ int backing_rename(struct backing *b, struct bnode *from, const char *name, stru
 	struct bfile *from_dir = NULL, *to_dir = NULL;
 	int rc;
 
-	if (flags != 0 && flags != RENAME_NOREPLACE && flags != RENAME_EXCHANGE)
+	if (flags & ~(unsigned)(RENAME_NOREPLACE | RENAME_EXCHANGE | RENAME_WHITEOUT))
 		return -EINVAL;
 	rc = bname_begin_change(b, from, name, &from_dir);
 	if (rc == 0)

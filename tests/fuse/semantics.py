@@ -276,6 +276,12 @@ def rename_flags():
     assert get(m('x1')) == b'2' and get(m('x2')) == b'1'
     assert libc.renameat2(-100, one, -100, two, 1) == -1
     assert ctypes.get_errno() == errno.EEXIST
+    assert libc.renameat2(-100, one, -100, two, 3) == -1 and ctypes.get_errno() == errno.EINVAL
+    data = get(two)
+    assert libc.renameat2(-100, two, -100, one, 4) == 0, os.strerror(ctypes.get_errno())
+    st = os.lstat(two)  # a whiteout
+    assert stat.S_ISCHR(st.st_mode) and st.st_rdev == 0 and get(one) == data
+    os.unlink(two)
 
 
 def locks():
