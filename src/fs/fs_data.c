@@ -75,6 +75,10 @@ void fs_op_write(fuse_req_t req, fuse_ino_t ino, const char *buf, size_t size, o
 		fuse_reply_err(req, (int)-n);
 		return;
 	}
+	if (n > 0 && (fi->flags & O_DIRECT) && !fi->writepage && at == (uint64_t)off) {
+		fs_park_direct(f, req, ino, off, (size_t)n);
+		return;
+	}
 	fuse_reply_write(req, (size_t)n);
 	/* The kernel has put the data, and the end of the file, where it believed the end to be. */
 	if (at != (uint64_t)off)

@@ -19,12 +19,20 @@
  * before, so the read(2) that found out would still end at the old size. Where size and mtime are
  * the same that does no harm.
  *
+ * A WRITE of a descriptor with O_DIRECT holds no pages, but others may have read some while it was
+ * under way, and when it was submitted asynchronously the kernel does not look again: those pages
+ * would be old for as long as they stay. So it is parked while the pages it covers are dropped. Only
+ * whole pages: after an O_DIRECT write that came out short the kernel writes the rest through the
+ * page cache, with the same flags, and then holds the page it covers in part. Such pages are dropped
+ * after the answer.
+ *
  * The time a request is parked counts against the time the kernel may keep its attributes.
  */
 #include "config.h"
 
 #include <errno.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/htab.h"
@@ -36,8 +44,10 @@ struct fs_parked {
 	struct fs *fs;
 	fuse_req_t req;  /* NULL: nothing to answer */
 	bool is_entry;
+	size_t written;  /* not 0: the request is a WRITE, of that many bytes at `at` */
+	off_t at;
 	fuse_ino_t ino;
-	off_t off;
+	off_t off, len;  /* len 0: to the end */
 	uint64_t expires; /* clock_mono_ns */
 	struct fuse_entry_param e; /* without is_entry only e.attr */
 };
@@ -47,6 +57,10 @@ static void fs_parked_answer(struct fs_parked *p)
 	uint64_t now = clock_mono_ns();
 	double left = p->expires > now ? (double)(p->expires - now) / 1e9 : 0;
 
+	if (p->written) {
+		fuse_reply_write(p->req, p->written);
+		return;
+	}
 	if (!p->is_entry) {
 		fuse_reply_attr(p->req, &p->e.attr, left);
 		return;
@@ -56,16 +70,25 @@ static void fs_parked_answer(struct fs_parked *p)
 		cache_forget(p->fs->cache, fs_node(p->fs, p->e.ino), 1);
 }
 
-static void fs_parked_run(struct work *w)
+static void fs_drop_pages(const struct fs_parked *p, off_t off, off_t len)
 {
-	struct fs_parked *p = container_of(w, struct fs_parked, work);
-	int err = fuse_lowlevel_notify_inval_inode(p->fs->session, p->ino, p->off, 0);
+	int err = fuse_lowlevel_notify_inval_inode(p->fs->session, p->ino, off, len);
 
 	/* ENOENT: the kernel does not know the inode yet, or no longer. */
 	if (err && err != -ENOENT)
 		log_debug("fs", "invalidating an inode: error %d", -err);
+}
+
+static void fs_parked_run(struct work *w)
+{
+	struct fs_parked *p = container_of(w, struct fs_parked, work);
+
+	if (p->len >= 0)
+		fs_drop_pages(p, p->off, p->len);
 	if (p->req)
 		fs_parked_answer(p);
+	if (p->written && p->len != (off_t)p->written)
+		fs_drop_pages(p, p->at, (off_t)p->written);
 	free(p);
 }
 
@@ -99,6 +122,18 @@ static uint64_t fs_expiry(uint64_t valid_ns)
 void fs_park_inval(struct fs *f, fuse_ino_t ino, off_t off)
 {
 	fs_park(f, &(struct fs_parked){ .ino = ino, .off = off });
+}
+
+void fs_park_direct(struct fs *f, fuse_req_t req, fuse_ino_t ino, off_t at, size_t written)
+{
+	off_t page = sysconf(_SC_PAGESIZE);
+	struct fs_parked p = { .req = req, .ino = ino, .at = at, .written = written };
+
+	p.off = (at + page - 1) / page * page;
+	p.len = (at + (off_t)written) / page * page - p.off;
+	if (p.len == 0)
+		p.len = -1;
+	fs_park(f, &p);
 }
 
 void fs_park_attr(struct fs *f, fuse_req_t req, fuse_ino_t ino, const struct stat *st,

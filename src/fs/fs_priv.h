@@ -142,7 +142,9 @@ static inline bool fs_must_park(const struct fs *f, const struct cache_attr *a)
 
 /* Drops the kernel's pages of `ino` from `off` on, and its attributes; in the background. */
 void fs_park_inval(struct fs *f, fuse_ino_t ino, off_t off);
-/* The same for the whole file, and then answers. */
+/* Answers an O_DIRECT WRITE of `written` bytes, more than 0, after their pages were dropped. */
+void fs_park_direct(struct fs *f, fuse_req_t req, fuse_ino_t ino, off_t at, size_t written);
+/* Drops the whole file's pages, and then answers. */
 void fs_park_attr(struct fs *f, fuse_req_t req, fuse_ino_t ino, const struct stat *st,
 		  uint64_t valid_ns);
 void fs_park_entry(struct fs *f, fuse_req_t req, const struct fuse_entry_param *e,

@@ -416,6 +416,40 @@ START_TEST(appending)
 }
 END_TEST
 
+START_TEST(direct)
+{
+	struct wire *w = wire_start(CACHE_TTL, &plain, true);
+	struct fuse_entry_out e;
+	char buf[3 * 4096] = { 0 };
+
+	ck_assert_int_eq(wire_create(w, FUSE_ROOT_ID, "f", O_RDWR | O_CREAT, 0600, &e), 0);
+	/* the kernel does not look for pages that were read meanwhile */
+	ck_assert_int_eq(wire_write(w, e.nodeid, 4096, buf, 8192, O_DIRECT, 0), 8192);
+	ck_assert(w->notice_first);
+	ck_assert_uint_eq(w->notice.ino, e.nodeid);
+	ck_assert_int_eq(w->notice.off, 4096);
+	ck_assert_int_eq(w->notice.len, 8192);
+	/* but it may hold those that are covered in part */
+	ck_assert_int_eq(wire_write(w, e.nodeid, 5000, buf, 8192, O_DIRECT, 0), 8192);
+	ck_assert(w->notice_first);
+	ck_assert_int_eq(w->notice.off, 8192);
+	ck_assert_int_eq(w->notice.len, 4096);
+	w->notices = 0;
+	wire_wait_notice(w);
+	ck_assert_int_eq(w->notice.off, 5000);
+	ck_assert_int_eq(w->notice.len, 8192);
+	ck_assert_int_eq(wire_write(w, e.nodeid, 6000, buf, 100, O_DIRECT, 0), 100);
+	ck_assert(!w->notice_first);
+	wire_wait_notice(w);
+	ck_assert_int_eq(w->notice.off, 6000);
+	ck_assert_int_eq(w->notice.len, 100);
+	ck_assert_int_eq(wire_write(w, e.nodeid, 0, buf, 4096, O_DIRECT, FUSE_WRITE_CACHE), 4096);
+	ck_assert_uint_eq(w->notices, 0);
+	wire_forget(w, e.nodeid, 1);
+	stop_clean(w);
+}
+END_TEST
+
 START_TEST(ranges)
 {
 	struct wire *w = wire_start(CACHE_TTL, &plain, true);
@@ -512,6 +546,7 @@ static Suite *wire_suite(void)
 	tcase_add_loop_test(tc, reading, 0, 2);
 	tcase_add_test(tc, writing);
 	tcase_add_test(tc, appending);
+	tcase_add_test(tc, direct);
 	tcase_add_test(tc, ranges);
 	tcase_add_test(tc, flags);
 	suite_add_tcase(s, tc);
