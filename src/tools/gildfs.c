@@ -229,6 +229,18 @@ static int gildfs_absolute_cards(struct gildfs_options *o)
 	return 0;
 }
 
+/* The kernel does it without the daemon; mount(8) knows how to ask it (-i: without asking us again). */
+static int gildfs_remount(const struct gildfs_options *o)
+{
+	char words[sizeof(o->fuse_opts) + 32];
+
+	snprintf(words, sizeof(words), "remount,%s%s%s", o->readonly ? "ro" : "rw",
+		 o->fuse_opts[0] ? "," : "", o->fuse_opts);
+	execlp("mount", "mount", "-i", "-o", words, o->mountpoint, (char *)NULL);
+	fprintf(stderr, "gildfs: mount(8) cannot be started: %s\n", strerror(errno));
+	return 1;
+}
+
 int main(int argc, char **argv)
 {
 	static struct gildfs_options options;
@@ -241,6 +253,8 @@ int main(int argc, char **argv)
 	rc = gildfs_parse(&options, argc, argv);
 	if (rc != 0)
 		return rc > 0 ? 0 : rc == -ENOENT ? 1 : 2;
+	if (options.remount)
+		return gildfs_remount(&options);
 	umask(0); /* modes are given with every file: the card's own, the callers' in the backing */
 	log_set_level(options.debug ? LOG_LV_DEBUG : (enum log_level)options.log);
 	rc = gildfs_check_paths(&options);

@@ -118,8 +118,22 @@ static int gildfs_set_word(struct gildfs_options *o, const char *word)
 		return 0; /* ours are shown; mount.fuse passes these */
 	if (strncmp(word, "user=", 5) == 0)
 		return 0; /* whom fstab's `user` let mount */
+	if (o->remount)
+		return 0; /* mount(8) says again what it reads in the mount table */
 	fprintf(stderr, "gildfs: there is no option '%s': gildfs --help lists them\n", word);
 	return -EINVAL;
+}
+
+static bool gildfs_has_word(const char *text, const char *word)
+{
+	size_t len = strlen(word);
+
+	for (const char *p = text; p; p = strchr(p, ',')) {
+		p += *p == ',';
+		if (strncmp(p, word, len) == 0 && (p[len] == ',' || p[len] == '\0'))
+			return true;
+	}
+	return false;
 }
 
 /* "-o a,b=c": the text is cut at its commas in place and stays alive with argv. */
@@ -127,6 +141,7 @@ static int gildfs_set_words(struct gildfs_options *o, char *text)
 {
 	bool after_card = false;
 
+	o->remount |= gildfs_has_word(text, "remount");
 	for (char *word = strtok(text, ","); word; word = strtok(NULL, ",")) {
 		int rc;
 

@@ -18,6 +18,7 @@ struct gildfs_options {
 	const char *fsid;
 	bool foreground, debug, allow_other, acl, readonly, allow_empty, version;
 	/* filled by gildfs_parse */
+	bool remount;            /* asked for by mount(8): the kernel's flags change, nothing else */
 	char backing[PATH_MAX], mountpoint[PATH_MAX]; /* absolute, resolved */
 	char fuse_opts[1024];    /* what is passed on to mount */
 };
