@@ -14,18 +14,24 @@
  *
  * Without acl= the POSIX ACL attributes pass through like any other: they can be read and set, the
  * backing keeps them and cp -a and rsync -A carry them along, but the kernel does not enforce them
- * on this mount.
+ * on this mount. But an access ACL is also the file's mode. The kernel then believes the mode it knew,
+ * and does not say whether the caller may keep the set-group-id bit, which chmod(2) would have
+ * taken away: both is seen to here.
  */
 #include "config.h"
 
 #include <errno.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "base/clock.h"
 #include "base/hash.h"
+#include "base/log.h"
 #include "fs/fs_priv.h"
 
 #define FS_CAPABILITY "security.capability"
+#define FS_ACL "system.posix_acl_access"
+#define FS_GROUPS_MAX 1024
 
 static struct fs_nocap *fs_nocap_slot(struct fs *f, fuse_ino_t ino)
 {
@@ -134,6 +140,40 @@ void fs_op_listxattr(fuse_req_t req, fuse_ino_t ino, size_t size)
 	fs_reply_xattr(f, req, n, size);
 }
 
+static bool fs_in_group(fuse_req_t req, gid_t gid)
+{
+	const struct fuse_ctx *ctx = fuse_req_ctx(req);
+	gid_t groups[FS_GROUPS_MAX];
+	int n, i;
+
+	if (ctx->uid == 0 || ctx->gid == gid)
+		return true;
+	n = fuse_req_getgroups(req, FS_GROUPS_MAX, groups);
+	for (i = 0; i < n && i < FS_GROUPS_MAX; i++)
+		if (groups[i] == gid)
+			return true;
+	return false;
+}
+
+/* The mode of `ino` was set by way of its ACL. */
+static void fs_acl_was_set(struct fs *f, fuse_req_t req, fuse_ino_t ino)
+{
+	struct cnode *n = fs_node(f, ino);
+	struct cache_attr a = { 0 };
+
+	if (cache_getattr(f->cache, n, &a, 0) == 0 && (a.attr.st.st_mode & S_ISGID) &&
+	    !fs_in_group(req, a.attr.st.st_gid)) {
+		struct stat st = { .st_mode = a.attr.st.st_mode & ~(mode_t)S_ISGID };
+		int err = cache_setattr(f->cache, n, BSET_MODE, &st, &a);
+
+		if (err)
+			log_warning("fs", "a set-group-id bit stays at a change of an ACL: %s",
+				    strerror(-err));
+	}
+	/* The attributes alone: that waits for no page. */
+	fuse_lowlevel_notify_inval_inode(f->session, ino, -1, 0);
+}
+
 void fs_op_setxattr(fuse_req_t req, fuse_ino_t ino, const char *name, const char *value,
 		    size_t size, int flags)
 {
@@ -147,6 +187,8 @@ void fs_op_setxattr(fuse_req_t req, fuse_ino_t ino, const char *name, const char
 	fs_nocap_changed(f, ino);
 	err = cache_setxattr(f->cache, fs_node(f, ino), name, value, size, flags);
 	fs_nocap_changed(f, ino);
+	if (!err && strcmp(name, FS_ACL) == 0)
+		fs_acl_was_set(f, req, ino);
 	fuse_reply_err(req, -err);
 }
 

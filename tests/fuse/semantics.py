@@ -202,12 +202,24 @@ def acls_and_xattrs():
     assert acl(b('da/f')) == acl(b('db/f'))  # the default ACL counts, not the umask
     subprocess.check_call(['setfacl', '-m', 'u:99:r', m('da/f')])
     assert b'user:99:r' in acl(b('da/f')) and acl(m('da/f')) == acl(b('da/f'))
+    acl_is_the_mode(m('da/f'))
     os.setxattr(m('da/f'), 'user.k', b'v')
     subprocess.check_call(['cp', '-a', m('da/f'), m('da/g')])
     assert os.getxattr(b('da/g'), 'user.k') == b'v' and acl(b('da/g')) == acl(b('da/f'))
     if shutil.which('rsync'):
         subprocess.check_call(['rsync', '-aXA', m('da/'), m('de/')])
         assert os.getxattr(b('de/g'), 'user.k') == b'v' and acl(b('de/g')) == acl(b('da/f'))
+
+
+def acl_is_the_mode(path):
+    def set_it(acl):
+        assert subprocess.call(['setfacl', '-m', acl, path]) == 0
+    os.chown(path, 100, 100)
+    for gid, kept in ((100, 0o2000), (101, 0)):
+        os.chmod(path, 0o2755)
+        assert permissions(path) == 0o2755
+        as_user(100, gid, lambda: set_it('u::rwx,g::rwx,o::rwx,m::rwx'))
+        assert permissions(path) == 0o777 | kept  # at once, and without SGID for a stranger
 
 
 def capabilities():

@@ -174,6 +174,12 @@ START_TEST(xattrs)
 	ck_assert_uint_eq(w->out_len, 7);
 	ck_assert_mem_eq(w->out, "user.x", 7);
 	ck_assert_int_eq(set_xattr(w, e.nodeid, "user.y", "1", 200), -EINVAL); /* beyond the message */
+	ck_assert_uint_eq(w->notices, 0);
+	/* an ACL is the mode, which the kernel does not expect to change */
+	ck_assert_int_eq(set_xattr(w, e.nodeid, "system.posix_acl_access", "1", 1), 0);
+	ck_assert(w->notice_first);
+	ck_assert_uint_eq(w->notice.ino, e.nodeid);
+	ck_assert_int_eq(w->notice.off, -1);
 	wire_begin(w);
 	wire_string(w, "user.x");
 	ck_assert_int_eq(wire_call(w, FUSE_REMOVEXATTR, e.nodeid), 0);
