@@ -21,8 +21,6 @@ for SUITE_OPTS in ${SUITE_OPTS:-coherence=ttl,mode=write-through coherence=ttl,m
   M=$M B=$B S=2 W=3 PID=$(daemon_pid "$M") bash "$P" $ids >"$T/out" || true
   echo "$SUITE_OPTS: $(tail -n 1 "$T/out")"
   grep -v 'PASS$\|^pass=' "$T/out" >>"$T/bad" || true
-  umount_gild "$M"
-  umount "$T/disk"
-  rm -rf "$T/img" "$T/card"
+  suite_umount
 done
 [ ! -s "$T/bad" ] || fail "$(cat "$T/bad")"

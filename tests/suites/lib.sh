@@ -29,10 +29,14 @@ suite_mount() {
   mkdir "$N" "$B"
   chmod 755 "$T"
   "$GILD" format "$T/card" --size "${SUITE_CARD:-256M}" >/dev/null
-  suite_remount
-}
-suite_remount() {
   mount_gild -o "card=$T/card,allow-empty,suid,dev${SUITE_OPTS:+,$SUITE_OPTS}" "$B" "$M"
+}
+suite_umount() { # and the disk: the daemon lets go of it a moment after the mount
+  suite_pid=$(daemon_pid "$M")
+  umount "$M"
+  while kill -0 "$suite_pid" 2>/dev/null; do sleep 0.05; done
+  umount "$T/disk"
+  rm -rf "$T/img" "$T/card"
 }
 
 # suite_compare NATIVE MOUNT EXPLAINED: files of lines `test result`, result `ok` or what went wrong.
