@@ -35,6 +35,7 @@
 #ifndef GILD_BACKING_BACKING_H
 #define GILD_BACKING_BACKING_H
 
+#include <limits.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -100,6 +101,8 @@ size_t backing_handle(struct backing *b, struct bnode *n, void *buf, size_t room
 /* Identity over remounts and reboots: hash of filesystem id, inode number, generation (file handle,
  * else birth time). `stable` false: neither exists; cached data must not survive a remount. */
 struct hash128 backing_identity(const struct bnode *n, bool *stable);
+/* Where n was seen last: *parent (held) and its name there. -ENOENT: not known. */
+int backing_home(struct backing *b, struct bnode *n, struct bnode **parent, char name[NAME_MAX + 1]);
 /* Whether n, as far as is known, is below `top`: it was seen last there. */
 bool backing_below(struct backing *b, const struct bnode *n, const struct bnode *top);
 mode_t backing_type(const struct bnode *n);   /* S_IFMT bits */

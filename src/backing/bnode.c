@@ -322,6 +322,21 @@ struct hash128 backing_identity(const struct bnode *n, bool *stable)
 	return hash_128(&id, sizeof(id));
 }
 
+int backing_home(struct backing *b, struct bnode *n, struct bnode **parent, char name[NAME_MAX + 1])
+{
+	int rc = -ENOENT;
+
+	lock_acquire(&b->lock);
+	if (n->parent && strlen(n->name) <= NAME_MAX) {
+		strcpy(name, n->name);
+		*parent = n->parent;
+		backing_hold(n->parent);
+		rc = 0;
+	}
+	lock_release(&b->lock);
+	return rc;
+}
+
 bool backing_below(struct backing *b, const struct bnode *n, const struct bnode *top)
 {
 	lock_acquire(&b->lock);

@@ -73,6 +73,8 @@ struct backing *cache_backing(struct cache *c);
  * -ENOENT out->valid_ns says how long the kernel may keep that answer. */
 int cache_lookup(struct cache *c, struct cnode *parent, const char *name, struct cnode **out,
 		 struct cache_attr *attr, unsigned flags);
+/* The directory (a reference) and the name where n was seen last. -ENOENT: not known. */
+int cache_home(struct cache *c, struct cnode *n, struct cnode **dir, char name[NAME_MAX + 1]);
 void cache_hold(struct cnode *n);
 void cache_forget(struct cache *c, struct cnode *n, uint64_t count);
 int cache_getattr(struct cache *c, struct cnode *n, struct cache_attr *out, unsigned flags);

@@ -67,6 +67,18 @@ struct cnode *cnode_find(struct cache *c, struct bnode *b)
 	return n;
 }
 
+int cache_home(struct cache *c, struct cnode *n, struct cnode **dir, char name[NAME_MAX + 1])
+{
+	struct bnode *b;
+	int err = backing_home(c->backing, n->bnode, &b, name);
+
+	if (err)
+		return err;
+	*dir = cnode_find(c, b);
+	backing_put(c->backing, b);
+	return *dir ? 0 : -ENOENT;
+}
+
 int cnode_get(struct cache *c, struct bnode *b, struct cnode **out)
 {
 	struct cnode *n = cnode_find(c, b), *made;

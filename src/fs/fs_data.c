@@ -49,6 +49,8 @@ void fs_op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct f
 		       &changed);
 	if (fs_defer(t, req, n))
 		return;
+	if (n == -ESTALE)
+		fs_park_gone(f, fs_node(f, ino)); /* before the answer: the kernel may forget it then */
 	if (n < 0)
 		fuse_reply_err(req, (int)-n);
 	else
@@ -71,6 +73,8 @@ void fs_op_write(fuse_req_t req, fuse_ino_t ino, const char *buf, size_t size, o
 		return;
 	}
 	n = cache_write(f->cache, fs_node(f, ino), buf, size, &at, append);
+	if (n == -ESTALE)
+		fs_park_gone(f, fs_node(f, ino));
 	if (n < 0) {
 		fuse_reply_err(req, (int)-n);
 		return;

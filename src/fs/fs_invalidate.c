@@ -31,11 +31,6 @@
 
 #define FS_NOTIFY_INC_EPOCH 8 /* headers before 6.16 do not have it */
 
-static fuse_ino_t fs_ino(struct fs *f, struct cnode *n)
-{
-	return n == cache_root(f->cache) ? FUSE_ROOT_ID : (uintptr_t)n;
-}
-
 static void fs_invalidate_node(void *arg, struct cnode *n)
 {
 	struct fs *f = arg;

@@ -26,12 +26,17 @@
  * page cache, with the same flags, and then holds the page it covers in part. Such pages are dropped
  * after the answer.
  *
+ * A READ or WRITE of a file that was replaced behind the mount has no other answer than ESTALE (who
+ * opened it before may not be given the new file's bytes), but whoever opens it next can have the new
+ * file: the name is dropped, too.
+ *
  * The time a request is parked counts against the time the kernel may keep its attributes.
  */
 #include "config.h"
 
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -153,4 +158,39 @@ void fs_park_entry(struct fs *f, fuse_req_t req, const struct fuse_entry_param *
 	};
 
 	fs_park(f, &p);
+}
+
+struct fs_gone {
+	struct work work;
+	struct fs *fs;
+	struct cnode *n; /* held */
+};
+
+static void fs_gone_run(struct work *w)
+{
+	struct fs_gone *g = container_of(w, struct fs_gone, work);
+	struct fs *f = g->fs;
+	char name[NAME_MAX + 1];
+	struct cnode *dir;
+
+	if (cache_home(f->cache, g->n, &dir, name) == 0) {
+		fuse_lowlevel_notify_inval_entry(f->session, fs_ino(f, dir), name, strlen(name));
+		cache_forget(f->cache, dir, 1);
+	}
+	cache_forget(f->cache, g->n, 1);
+	free(g);
+}
+
+void fs_park_gone(struct fs *f, struct cnode *n)
+{
+	struct fs_gone *g = malloc(sizeof(*g));
+
+	if (!g)
+		return;
+	*g = (struct fs_gone){ .work.run = fs_gone_run, .fs = f, .n = n };
+	cache_hold(n);
+	if (workq_submit(f->park, &g->work) != 0) {
+		cache_forget(f->cache, n, 1);
+		free(g);
+	}
 }

@@ -150,6 +150,10 @@ void fs_park_attr(struct fs *f, fuse_req_t req, fuse_ino_t ino, const struct sta
 void fs_park_entry(struct fs *f, fuse_req_t req, const struct fuse_entry_param *e,
 		   uint64_t valid_ns);
 
+/* Somebody has n open that is gone from the backing: its name is to be looked up anew at once, not
+ * when the kernel's time for it is over. In the background. */
+void fs_park_gone(struct fs *f, struct cnode *n);
+
 /* fs_xattr.c */
 uint64_t fs_nocap_changes(struct fs *f);
 void fs_nocap_learn(struct fs *f, fuse_ino_t ino, uint64_t changes);
@@ -159,6 +163,11 @@ void fs_nocap_clear(struct fs *f);
 static inline struct fs *fs_of(fuse_req_t req)
 {
 	return fuse_req_userdata(req);
+}
+
+static inline fuse_ino_t fs_ino(struct fs *f, struct cnode *n)
+{
+	return n == cache_root(f->cache) ? FUSE_ROOT_ID : (fuse_ino_t)(uintptr_t)n;
 }
 
 static inline struct cnode *fs_node(struct fs *f, fuse_ino_t ino)
