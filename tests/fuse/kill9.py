@@ -163,7 +163,7 @@ class Fio:
 
     def fio(self, rw, *more):
         return ["fio", "--name=v", f"--directory={M}", f"--rw={rw}", "--bs=4k", "--size=4M",
-                "--verify=md5", "--ioengine=psync", "--fallocate=none",
+                "--verify=md5", "--ioengine=psync", "--fallocate=none", "--thread",
                 "--verify_state_save=0", *more]
 
     def start(self, r):

@@ -139,6 +139,25 @@ def daemon_pid():
     return int(must(GILD, "status", "--json", M).split('"pid":')[1].split(",")[0])
 
 
+def behind(seed):
+    """Replaces files behind the mount and reads them through it. Not in place: see gildfs(1)."""
+    r = random.Random(seed)
+    while True:
+        name = f"g{r.randrange(20)}"
+        with open(f"{B}/tree/new", "wb") as f:
+            f.write(r.randbytes(r.randrange(1, 20000)))
+            if r.random() < .5:
+                os.fsync(f.fileno())
+        os.rename(f"{B}/tree/new", f"{B}/tree/{name}")
+        for _ in range(10):
+            try:
+                with open(f"{M}/g{r.randrange(20)}", "rb") as f:
+                    f.read()
+            except FileNotFoundError:
+                pass
+            time.sleep(.02)
+
+
 def mount_gild():
     must(GILDFS, "-o", f"card={C}/card,admit=always,publish-after=100ms", f"{B}/tree", M)
     return daemon_pid()
@@ -148,7 +167,7 @@ def phase(r, n, seconds):
     """Serves for a while; then is unmounted or killed."""
     daemon = mount_gild()
     pids = [writer(journal, n * 100000), writer(transactions, n * 100000),
-            writer(calls, r.random()), writer(calls, r.random())]
+            writer(calls, r.random()), writer(calls, r.random()), writer(behind, r.random())]
     until = time.time() + seconds
     while time.time() < until:
         time.sleep(.2)
