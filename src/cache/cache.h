@@ -50,6 +50,7 @@ struct cache_attr {
 	bool changed;       /* the data changed behind the mount: drop the kernel's pages first */
 	bool unseen;        /* with `changed`: size and mtime may be as they were told last, so that who
 	                     * compares those does not see it */
+	uint32_t told;      /* with `changed`: for cache_told */
 };
 
 /* `flash` NULL: no cache, everything passes through. Neither it nor `backing` is owned; both outlive
@@ -116,11 +117,14 @@ int cache_setxattr(struct cache *c, struct cnode *n, const char *name, const voi
 int cache_removexattr(struct cache *c, struct cnode *n, const char *name);
 /* FS_IOC_SETFLAGS and FS_IOC_FSSETXATTR, as backing_flags. */
 int cache_set_flags(struct cache *c, struct cnode *n, unsigned cmd, void *arg);
+/* The kernel has dropped its pages after an answer with `changed` said so. Until then answers go on
+ * saying so, if with `unseen`, or in CACHE_EXCLUSIVE: who asks meanwhile must wait as well. */
+void cache_told(struct cache *c, struct cnode *n, uint32_t told);
 /* Takes back `changed` and `unseen` of an answer: the next one says so again. */
 void cache_untold(struct cache *c, struct cnode *n);
 /* Drops what is known of attributes and marks the data unverified: after it, nothing older than
  * this call is served. The caller makes the kernel drop its pages, afterwards: with CACHE_EXCLUSIVE
- * nobody else will, and what has changed until the next look is not told as `changed`. */
+ * nobody else will, and what has changed up to the next look is not told as `changed`. */
 void cache_invalidate(struct cache *c, struct cnode *n);
 /* Calls fn, without locks, for every object known now that was seen last below `top`, and for those
  * with several links, wherever they are. Without memory for the list: for none, which is logged. */

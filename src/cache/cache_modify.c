@@ -73,7 +73,7 @@ static void cmodify_look_again(struct cmodify *m)
 		return;
 	cnode_lock(c, n);
 	cnode_drop_lines(c, n);
-	cnode_mark_changed(n, &m->before, &v);
+	cnode_mark_changed(c, n, &m->before, &v);
 	cnode_set_attr(n, &a, start);
 	m->before = v;
 	m->old_size = n->size;
@@ -197,7 +197,7 @@ static bool cmodify_take(struct cmodify *m, enum cmodify_how how, uint64_t expec
 	cversion_of(a, &v);
 	if (m->regular && !cmodify_expected(m, how, expect_size, &v)) {
 		cnode_drop_lines(m->c, n);
-		cnode_mark_changed(n, &m->before, &v);
+		cnode_mark_changed(m->c, n, &m->before, &v);
 		if (how != CMODIFY_LOST)
 			stats_inc(m->c->stats, file_changed);
 	} else if (m->data) {
@@ -234,7 +234,7 @@ int cmodify_end(struct cmodify *m, enum cmodify_how how, uint64_t expect_size,
 	cnode_lock(c, n);
 	if (out) {
 		cnode_fill_attr(c, n, clock_mono_ns(), out);
-		cnode_tell_changed(n, out);
+		cnode_tell_changed(c, n, out);
 	}
 	n->gen++;
 	cnode_leave_locked(c, n);

@@ -33,7 +33,7 @@ static int cname_found(struct cache *c, struct bnode *b, const struct battr *a, 
 	cnode_learn(c, n, a, start);
 	cnode_lock(c, n);
 	cnode_fill_attr(c, n, clock_mono_ns(), attr);
-	cnode_tell_changed(n, attr);
+	cnode_tell_changed(c, n, attr);
 	cnode_unlock(c, n);
 	*out = n;
 	return 0;
@@ -54,7 +54,7 @@ static int cname_known(struct cache *c, struct cnode *parent, const char *name, 
 	}
 	cnode_lock(c, n);
 	cnode_fill_attr(c, n, clock_mono_ns(), attr);
-	cnode_tell_changed(n, attr);
+	cnode_tell_changed(c, n, attr);
 	cnode_unlock(c, n);
 	*out = n;
 	return 0;

@@ -343,16 +343,34 @@ bool cnode_take_changed(struct cnode *n)
 	return changed;
 }
 
-void cnode_tell_changed(struct cnode *n, struct cache_attr *out)
+void cnode_tell_changed(const struct cache *c, struct cnode *n, struct cache_attr *out)
 {
 	out->unseen = n->flags & CN_UNSEEN;
 	out->changed = n->flags & CN_CHANGED;
-	n->flags &= ~(CN_CHANGED | CN_UNSEEN | CN_TOLD | CN_UNTOLD);
+	out->told = n->gen;
+	n->flags &= ~CN_UNTOLD;
+	/* Else until the pages are gone, which others who ask now must wait for, too. */
+	if (!out->unseen && c->o.coherence != CACHE_EXCLUSIVE)
+		n->flags &= ~(CN_CHANGED | CN_TOLD);
 }
 
-void cnode_mark_changed(struct cnode *n, const struct cversion *was, const struct cversion *is)
+void cache_told(struct cache *c, struct cnode *n, uint32_t told)
+{
+	cnode_lock(c, n);
+	if (n->gen == told)
+		n->flags &= ~(CN_CHANGED | CN_UNSEEN | CN_TOLD);
+	cnode_unlock(c, n);
+}
+
+void cnode_mark_changed(const struct cache *c, struct cnode *n, const struct cversion *was,
+			const struct cversion *is)
 {
 	bool same = was->size == is->size && was->msec == is->msec && was->mnsec == is->mnsec;
+
+	/* The kernel passes over attributes if others, which may be older, arrived since it asked.
+	 * With a ttl it then believes those for what remains of theirs; strict allows nothing. */
+	if (c->o.coherence == CACHE_STRICT && was->size == is->size)
+		same = true;
 
 	/* Two changes of which the kernel did not hear in between may cancel out. Where it must see
 	 * this one, it drops all pages by itself, whatever else was wrong with them; and to be told by
@@ -370,6 +388,7 @@ void cnode_mark_changed(struct cnode *n, const struct cversion *was, const struc
  * drop the pages that the one before has brought. */
 static void cnode_drop_young(struct cnode *n)
 {
+	n->gen += 2; /* not told by who told an earlier change */
 	if (!(n->flags & CN_CHANGED))
 		n->flags |= CN_TOLD;
 	n->flags |= CN_CHANGED | CN_UNSEEN;
@@ -401,7 +420,7 @@ void cnode_learn(struct cache *c, struct cnode *n, const struct battr *a, uint64
 		n->gen += 2;
 		n->flags &= ~CN_OWN;
 		if (!(n->flags & CN_DROPPED))
-			cnode_mark_changed(n, &was, &is);
+			cnode_mark_changed(c, n, &was, &is);
 		stats_inc(c->stats, file_changed);
 	} else if ((n->flags & CN_YOUNG) && !(n->flags & CN_DROPPED)) {
 		cnode_drop_young(n);
@@ -434,7 +453,7 @@ void cache_invalidate(struct cache *c, struct cnode *n)
 	n->gen += 2; /* reads under way are not shared with those that begin now */
 	/* Told, it would be dropped once more, and the answer that brings a new size not believed. */
 	if (c->o.coherence == CACHE_EXCLUSIVE)
-		n->flags |= CN_DROPPED;
+		n->flags = (n->flags & ~(CN_CHANGED | CN_UNSEEN | CN_TOLD)) | CN_DROPPED;
 	cnode_unlock(c, n);
 }
 
@@ -565,7 +584,7 @@ int cache_getattr(struct cache *c, struct cnode *n, struct cache_attr *out, unsi
 	fresh = cnode_fresh(c, n, now);
 	if (fresh) {
 		cnode_fill_attr(c, n, now, out);
-		cnode_tell_changed(n, out);
+		cnode_tell_changed(c, n, out);
 	}
 	cnode_unlock(c, n);
 	if (fresh)
@@ -575,7 +594,7 @@ int cache_getattr(struct cache *c, struct cnode *n, struct cache_attr *out, unsi
 		return err;
 	cnode_lock(c, n);
 	cnode_fill_attr(c, n, clock_mono_ns(), out);
-	cnode_tell_changed(n, out);
+	cnode_tell_changed(c, n, out);
 	cnode_unlock(c, n);
 	return 0;
 }

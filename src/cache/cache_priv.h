@@ -223,9 +223,10 @@ void cnode_fill_attr(const struct cache *c, const struct cnode *n, uint64_t now,
 void cnode_set_attr(struct cnode *n, const struct battr *a, uint64_t start);
 bool cnode_take_changed(struct cnode *n); /* for a READ: CHANGED stays for whoever asks for attributes */
 /* The same for an answer that carries the attributes. */
-void cnode_tell_changed(struct cnode *n, struct cache_attr *out);
+void cnode_tell_changed(const struct cache *c, struct cnode *n, struct cache_attr *out);
 /* The data moved from `was` to `is` behind the mount. */
-void cnode_mark_changed(struct cnode *n, const struct cversion *was, const struct cversion *is);
+void cnode_mark_changed(const struct cache *c, struct cnode *n, const struct cversion *was,
+			const struct cversion *is);
 void cnode_drop_lines(struct cache *c, struct cnode *n); /* invariant 3 */
 void cnode_version(const struct cnode *n, struct cversion *out);
 /* Without: */

@@ -28,6 +28,7 @@ tests_unit_test_cache_crash_LDADD = $(CACHE_TEST_LIBS)
 tests_unit_test_cache_errors_SOURCES = tests/unit/test_cache_errors.c $(CACHE_TEST_SOURCES)
 tests_unit_test_cache_errors_LDADD = $(CACHE_TEST_LIBS)
 tests_unit_test_cache_errors_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=backing_getattr \
+	-Wl,--wrap=backing_lookup \
 	-Wl,--wrap=backing_pread -Wl,--wrap=backing_pwrite -Wl,--wrap=backing_fsync \
 	-Wl,--wrap=backing_syncfs
 tests_unit_test_cache_policy_SOURCES = tests/unit/test_cache_policy.c tests/unit/unit_util.h

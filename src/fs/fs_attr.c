@@ -43,7 +43,7 @@ void fs_reply_entry(struct fs *f, fuse_req_t req, struct cnode *n, const struct 
 
 	fs_fill_entry(&e, n, a);
 	if (fs_must_park(f, a))
-		fs_park_entry(f, req, &e, a->valid_ns);
+		fs_park_entry(f, req, &e, a);
 	else if (fuse_reply_entry(req, &e) != 0)
 		cache_forget(f->cache, n, 1);
 }
@@ -52,7 +52,7 @@ static void fs_reply_attr(struct fs *f, fuse_req_t req, fuse_ino_t ino, struct c
 {
 	a->attr.st.st_ino = backing_ino(cache_bnode(fs_node(f, ino)));
 	if (fs_must_park(f, a))
-		fs_park_attr(f, req, ino, &a->attr.st, a->valid_ns);
+		fs_park_attr(f, req, ino, a);
 	else
 		fuse_reply_attr(req, &a->attr.st, fs_seconds(a->valid_ns));
 }

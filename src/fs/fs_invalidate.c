@@ -77,8 +77,6 @@ static int fs_invalidate_step(struct fs *f, struct cnode **n, const char *name)
 	struct cnode *child = NULL;
 	int err = cache_lookup(f->cache, *n, name, &child, &a, 0);
 
-	if (!err && fs_must_park(f, &a))
-		cache_untold(f->cache, child);
 	fuse_lowlevel_notify_inval_entry(f->session, fs_ino(f, *n), name, strlen(name));
 	if (err)
 		return err;

@@ -8,7 +8,8 @@
  *   1. Invalidations run on threads of their own. READ and WRITE never wait for those threads, so
  *      the page locks that an invalidation waits for are always released.
  *   2. LOOKUP and GETATTR lock no page: they are parked here and answered after the invalidation,
- *      so whoever asked cannot see pages older than the attributes.
+ *      so whoever asked cannot see pages older than the attributes. Who asks meanwhile is parked as
+ *      well: the cache goes on to call the file changed until it hears that the pages are gone.
  *   3. READ and WRITE hold pages themselves: they are answered first, and the invalidation follows.
  *      A READ that finds a change thus brings new bytes into one page while its neighbours are old
  *      for a moment, as when one reads a file natively while it is being written.
@@ -53,6 +54,7 @@ struct fs_parked {
 	off_t at;
 	fuse_ino_t ino;
 	off_t off, len;  /* len 0: to the end */
+	uint32_t told;   /* of the cache_attr that is answered */
 	uint64_t expires; /* clock_mono_ns */
 	struct fuse_entry_param e; /* without is_entry only e.attr */
 };
@@ -90,6 +92,8 @@ static void fs_parked_run(struct work *w)
 
 	if (p->len >= 0)
 		fs_drop_pages(p, p->off, p->len);
+	if (p->req && !p->written)
+		cache_told(p->fs->cache, fs_node(p->fs, p->ino), p->told);
 	if (p->req)
 		fs_parked_answer(p);
 	if (p->written && p->len != (off_t)p->written)
@@ -141,20 +145,22 @@ void fs_park_direct(struct fs *f, fuse_req_t req, fuse_ino_t ino, off_t at, size
 	fs_park(f, &p);
 }
 
-void fs_park_attr(struct fs *f, fuse_req_t req, fuse_ino_t ino, const struct stat *st,
-		  uint64_t valid_ns)
+void fs_park_attr(struct fs *f, fuse_req_t req, fuse_ino_t ino, const struct cache_attr *a)
 {
-	struct fs_parked p = { .req = req, .ino = ino, .expires = fs_expiry(valid_ns) };
+	struct fs_parked p = {
+		.req = req, .ino = ino, .told = a->told, .expires = fs_expiry(a->valid_ns)
+	};
 
-	p.e.attr = *st;
+	p.e.attr = a->attr.st;
 	fs_park(f, &p);
 }
 
 void fs_park_entry(struct fs *f, fuse_req_t req, const struct fuse_entry_param *e,
-		   uint64_t valid_ns)
+		   const struct cache_attr *a)
 {
 	struct fs_parked p = {
-		.req = req, .is_entry = true, .ino = e->ino, .expires = fs_expiry(valid_ns), .e = *e
+		.req = req, .is_entry = true, .ino = e->ino, .told = a->told,
+		.expires = fs_expiry(a->valid_ns), .e = *e
 	};
 
 	fs_park(f, &p);

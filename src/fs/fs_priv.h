@@ -145,10 +145,9 @@ void fs_park_inval(struct fs *f, fuse_ino_t ino, off_t off);
 /* Answers an O_DIRECT WRITE of `written` bytes, more than 0, after their pages were dropped. */
 void fs_park_direct(struct fs *f, fuse_req_t req, fuse_ino_t ino, off_t at, size_t written);
 /* Drops the whole file's pages, and then answers. */
-void fs_park_attr(struct fs *f, fuse_req_t req, fuse_ino_t ino, const struct stat *st,
-		  uint64_t valid_ns);
+void fs_park_attr(struct fs *f, fuse_req_t req, fuse_ino_t ino, const struct cache_attr *a);
 void fs_park_entry(struct fs *f, fuse_req_t req, const struct fuse_entry_param *e,
-		   uint64_t valid_ns);
+		   const struct cache_attr *a);
 
 /* Somebody has n open that is gone from the backing: its name is to be looked up anew at once, not
  * when the kernel's time for it is over. In the background. */

@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: BSD-2-Clause
 # Many readers of files that are written and replaced behind the mount all the time, with listings and
 # copies beside them: no block goes back, none is older than promised, nobody gets stuck
-# (generations.py). Fifty readers of one missing file make one read. SECONDS_EACH, GILD_SEED.
+# (generations.py). Fifty readers of one missing file make one read. MODES, SECONDS_EACH,
+# GILD_SEED.
 . "$SRC/tests/lib.sh"
 need_fuse; need python3
 mkdir "$T/b" "$T/m"

@@ -7,6 +7,7 @@
 #include <pthread.h>
 #include <semaphore.h>
 #include <stdatomic.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "cache/cache_priv.h"
@@ -17,13 +18,17 @@
 static char data[1 << 20], got_data[1 << 20];
 
 static struct { /* what the backing does */
-	_Atomic int getattr, pread, pwrite, fsync, syncfs; /* errors */
+	_Atomic int lookup, getattr, pread, pwrite, fsync, syncfs; /* errors */
 	_Atomic size_t short_write; /* at most this much is written */
 	_Atomic bool write_then_fail;
 	_Atomic bool hold; /* reads wait for the gate */
 	sem_t waiting, gate;
 } trouble;
 
+int __real_backing_lookup(struct backing *b, struct bnode *parent, const char *name,
+			  struct bnode **out, struct battr *attr);
+int __wrap_backing_lookup(struct backing *b, struct bnode *parent, const char *name,
+			  struct bnode **out, struct battr *attr);
 int __real_backing_getattr(struct backing *b, struct bnode *n, struct battr *out);
 ssize_t __real_backing_pread(struct backing *b, struct bnode *n, void *buf, size_t len, uint64_t off);
 ssize_t __real_backing_pwrite(struct backing *b, struct bnode *n, const void *buf, size_t len,
@@ -36,6 +41,14 @@ ssize_t __wrap_backing_pwrite(struct backing *b, struct bnode *n, const void *bu
 			      uint64_t off);
 int __wrap_backing_fsync(struct backing *b, struct bnode *n, bool datasync);
 int __wrap_backing_syncfs(struct backing *b);
+
+int __wrap_backing_lookup(struct backing *b, struct bnode *parent, const char *name,
+			  struct bnode **out, struct battr *attr)
+{
+	int err = atomic_load(&trouble.lookup);
+
+	return err ? err : __real_backing_lookup(b, parent, name, out, attr);
+}
 
 int __wrap_backing_getattr(struct backing *b, struct bnode *n, struct battr *out)
 {
@@ -121,6 +134,63 @@ START_TEST(ttl_serves_what_it_verified_last)
 	env_put(&e, "f", data + 1, SIZE);
 	env_same(&e, "f", "it is back");
 	env_forget(&e, n);
+	env_free(&e);
+}
+END_TEST
+
+static int look_in_trouble(struct env *e, const char *name, struct cnode *want)
+{
+	struct cache_attr a;
+	struct cnode *n;
+	int err;
+
+	atomic_store(&trouble.lookup, -ETIMEDOUT);
+	err = cache_lookup(e->c, cache_root(e->c), name, &n, &a, 0);
+	atomic_store(&trouble.lookup, 0);
+	if (err)
+		return err;
+	ck_assert_ptr_eq(n, want);
+	ck_assert_int_eq(a.attr.st.st_size, SIZE);
+	ck_assert_uint_gt(a.valid_ns, 0);
+	cache_forget(e->c, n, 1);
+	return 0;
+}
+
+static struct cnode *look_known(struct env *e, const char *name)
+{
+	env_put(e, name, data, SIZE);
+	return env_lookup(e, name);
+}
+
+/* The last answer of the backing to a name, or a change of it here, decides. */
+START_TEST(known_names_are_served)
+{
+	struct cnode *n[5], *root, *none;
+	struct cache_attr a;
+	struct env e;
+
+	env_make(&e, 0);
+	e.o.coherence = _i ? CACHE_STRICT : CACHE_TTL;
+	env_start(&e);
+	root = cache_root(e.c);
+	n[0] = look_known(&e, "here");
+	n[1] = look_known(&e, "removed");
+	n[2] = look_known(&e, "moved");
+	n[3] = look_known(&e, "over");
+	n[4] = look_known(&e, "behind");
+	ck_assert_ok(cache_unlink(e.c, root, "removed"));
+	ck_assert_ok(cache_rename(e.c, root, "moved", root, "over", 0));
+	ck_assert_int_eq(unlink(env_path(&e, "behind")), 0);
+	ck_assert_int_eq(cache_lookup(e.c, root, "behind", &none, &a, 0), -ENOENT);
+	ck_assert_int_eq(look_in_trouble(&e, "here", n[0]), _i ? -ETIMEDOUT : 0);
+	ck_assert_int_eq(look_in_trouble(&e, "never", NULL), -ETIMEDOUT);
+	ck_assert_int_eq(look_in_trouble(&e, "removed", NULL), -ETIMEDOUT);
+	ck_assert_int_eq(look_in_trouble(&e, "moved", NULL), -ETIMEDOUT);
+	ck_assert_int_eq(look_in_trouble(&e, "over", NULL), -ETIMEDOUT);
+	ck_assert_int_eq(look_in_trouble(&e, "behind", NULL), -ETIMEDOUT);
+	for (int i = 0; i < 5; i++)
+		env_forget(&e, n[i]);
+	ck_assert_int_eq(look_in_trouble(&e, "here", NULL), -ETIMEDOUT); /* nobody holds it */
 	env_free(&e);
 }
 END_TEST
@@ -322,6 +392,7 @@ int main(void)
 
 	tcase_set_timeout(t, 60);
 	tcase_add_loop_test(t, ttl_serves_what_it_verified_last, 0, 4);
+	tcase_add_loop_test(t, known_names_are_served, 0, 2);
 	tcase_add_test(t, strict_says_what_the_backing_says);
 	tcase_add_loop_test(t, gone_is_an_answer, 0, 2);
 	tcase_add_test(t, misses_get_the_error_and_cache_nothing);

@@ -175,7 +175,11 @@ START_TEST(a_change_behind_the_mount_is_seen)
 	env_same(&e, "f", "third look");
 	if (_i != 3) {
 		ck_assert_int_ge(env_stat(&e, file_changed), 1);
-		/* told once: by whoever noticed (the look-ups above) */
+		/* told to whoever looks, until the kernel has dropped its pages; once where it sees by
+		 * itself (told to the look-ups above) */
+		ck_assert_ok(cache_getattr(e.c, n, &a, 0));
+		ck_assert(a.changed == a.unseen);
+		cache_told(e.c, n, a.told);
 		ck_assert_ok(cache_getattr(e.c, n, &a, 0));
 		ck_assert(!a.changed);
 		changes[_i == 0](&e); /* again, another way */
@@ -334,6 +338,12 @@ START_TEST(pages_of_a_young_version_are_dropped)
 	ck_assert(!changed); /* each READ would undo the one before */
 	ck_assert_ok(cache_getattr(e.c, n, &a, 0));
 	ck_assert(a.changed == !_i && a.unseen == !_i);
+	ck_assert_ok(cache_getattr(e.c, n, &a, 0)); /* the pages are not gone yet */
+	ck_assert(a.changed == !_i && a.unseen == !_i);
+	cache_told(e.c, n, a.told - 2); /* of an earlier change */
+	ck_assert_ok(cache_getattr(e.c, n, &a, 0));
+	ck_assert(a.changed == !_i);
+	cache_told(e.c, n, a.told);
 	ck_assert_ok(cache_getattr(e.c, n, &a, 0));
 	ck_assert(!a.changed);
 	env_forget(&e, n);
