@@ -21,16 +21,33 @@
 #define RENAME_EXCHANGE 2
 #endif
 
+/* Somebody else asked for the attributes while we asked for the name, and got others. Theirs may be of
+ * a moment when the object did not have this name yet: a new file that is being written, say, and is
+ * then put in the place of an old one, which nobody may see half written. */
+static void cname_learn_again(struct cache *c, struct cnode *n, unsigned flags)
+{
+	uint64_t start = clock_mono_ns();
+	struct battr a;
+	int err = flags & CACHE_NOWAIT ? backing_getattr_cached(c->backing, n->bnode, &a)
+				       : backing_getattr(c->backing, n->bnode, &a);
+
+	if (err)
+		cnode_unverify(c, n);
+	else
+		cnode_learn(c, n, &a, start);
+}
+
 /* Takes over the reference of `b`. */
 static int cname_found(struct cache *c, struct bnode *b, const struct battr *a, uint64_t start,
-		       struct cnode **out, struct cache_attr *attr)
+		       struct cnode **out, struct cache_attr *attr, unsigned flags)
 {
 	struct cnode *n;
 	int err = cnode_get(c, b, &n);
 
 	if (err)
 		return err;
-	cnode_learn(c, n, a, start);
+	if (!cnode_learn(c, n, a, start))
+		cname_learn_again(c, n, flags);
 	cnode_lock(c, n);
 	cnode_fill_attr(c, n, clock_mono_ns(), attr);
 	cnode_tell_changed(c, n, attr);
@@ -84,7 +101,7 @@ int cache_lookup(struct cache *c, struct cnode *parent, const char *name, struct
 		return cname_known(c, parent, name, err, out, attr);
 	}
 	cknown_learn(c, parent, name, b, changes);
-	return cname_found(c, b, &a, start, out, attr);
+	return cname_found(c, b, &a, start, out, attr, flags);
 }
 
 /* ---- making ---- */
@@ -94,7 +111,7 @@ static int cname_made(struct cache *c, struct cnode *parent, int err, struct bno
 		      struct cache_attr *attr)
 {
 	cnode_unverify(c, parent);
-	return err ? err : cname_found(c, b, a, start, out, attr);
+	return err ? err : cname_found(c, b, a, start, out, attr, 0);
 }
 
 int cache_create(struct cache *c, struct cnode *parent, const char *name, mode_t mode,

@@ -403,18 +403,20 @@ void cnode_drop_lines(struct cache *c, struct cnode *n)
 	n->flags &= ~(CN_RECORD | CN_OPEN);
 }
 
-void cnode_learn(struct cache *c, struct cnode *n, const struct battr *a, uint64_t start)
+bool cnode_learn(struct cache *c, struct cnode *n, const struct battr *a, uint64_t start)
 {
 	struct cversion was, is;
 
 	cversion_of(a, &is);
 	cnode_lock(c, n);
 	/* Who never had attributes takes any: to answer without would be an error to the kernel. */
-	if (((n->gen & 1) && (n->flags & CN_ATTR)) || start <= n->verified) {
-		cnode_unlock(c, n);
-		return;
-	}
 	cnode_version(n, &was);
+	if (((n->gen & 1) && (n->flags & CN_ATTR)) || start <= n->verified) {
+		bool same = cversion_same(&was, &is);
+
+		cnode_unlock(c, n);
+		return same;
+	}
 	if ((n->flags & CN_ATTR) && S_ISREG(n->mode) && !cversion_same(&was, &is)) {
 		cnode_drop_lines(c, n);
 		n->gen += 2;
@@ -428,6 +430,7 @@ void cnode_learn(struct cache *c, struct cnode *n, const struct battr *a, uint64
 	n->flags &= ~(CN_YOUNG | CN_DROPPED);
 	cnode_set_attr(n, a, start);
 	cnode_unlock(c, n);
+	return true;
 }
 
 void cnode_unverify(struct cache *c, struct cnode *n)

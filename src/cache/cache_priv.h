@@ -236,8 +236,9 @@ uint64_t cversion_ns(int64_t sec, uint32_t nsec); /* in terms of clock_file_ns()
 /* clock_file_ns() from which on the bytes are surely those of the version. A write behind the mount
  * stamps the file first and copies after: bytes read earlier may be older than the stamp. */
 uint64_t cversion_settles(const struct cache *c, const struct cversion *v, bool own);
-/* What the backing said when asked at `start`. */
-void cnode_learn(struct cache *c, struct cnode *n, const struct battr *a, uint64_t start);
+/* What the backing said when asked at `start`. False: it is another version than is known, and was
+ * not taken over (see the top of cache_node.c). */
+bool cnode_learn(struct cache *c, struct cnode *n, const struct battr *a, uint64_t start);
 /* Asks the backing unless the attributes are fresh. */
 int cnode_revalidate(struct cache *c, struct cnode *n, bool nowait);
 /* The backing answered `err`: 0 if what is known of n is to be served all the same. */

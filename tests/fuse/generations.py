@@ -209,7 +209,7 @@ def fifty():
 def main():
     bad = 0
     for mode in os.environ.get("MODES", "ttl strict").split():
-        bad += storm(mode, f"coherence={mode},ttl=60ms", .08 if mode == "ttl" else 0)
+        bad += storm(mode, f"coherence={mode},ttl=60ms", .3 if mode == "ttl" else 0)
     bad += fifty()
     sys.exit(bad != 0)
 

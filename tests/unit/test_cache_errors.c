@@ -7,6 +7,7 @@
 #include <pthread.h>
 #include <semaphore.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -23,6 +24,7 @@ static struct { /* what the backing does */
 	_Atomic bool write_then_fail;
 	_Atomic bool hold; /* reads wait for the gate */
 	sem_t waiting, gate;
+	void (*during_lookup)(void); /* after it was asked for, before it looks */
 } trouble;
 
 int __real_backing_lookup(struct backing *b, struct bnode *parent, const char *name,
@@ -47,6 +49,8 @@ int __wrap_backing_lookup(struct backing *b, struct bnode *parent, const char *n
 {
 	int err = atomic_load(&trouble.lookup);
 
+	if (trouble.during_lookup)
+		trouble.during_lookup();
 	return err ? err : __real_backing_lookup(b, parent, name, out, attr);
 }
 
@@ -191,6 +195,45 @@ START_TEST(known_names_are_served)
 	for (int i = 0; i < 5; i++)
 		env_forget(&e, n[i]);
 	ck_assert_int_eq(look_in_trouble(&e, "here", NULL), -ETIMEDOUT); /* nobody holds it */
+	env_free(&e);
+}
+END_TEST
+
+static struct env *race_env;
+static struct cnode *race_node;
+
+static void somebody_asks_and_then_it_grows(void)
+{
+	struct cache_attr a;
+
+	trouble.during_lookup = NULL;
+	ck_assert_ok(cache_getattr(race_env->c, race_node, &a, 0));
+	ck_assert_int_eq(a.attr.st.st_size, 0);
+	env_put(race_env, "new", data, SIZE);
+	ck_assert_int_eq(rename(env_path(race_env, "new"), env_path(race_env, "f")), 0);
+}
+
+/* A new file is written and put in the place of an old one. By the old one's name nobody may see it
+ * empty, even if somebody asked for its attributes, by its first name, after the lookup began. */
+START_TEST(a_name_brings_attributes_as_young_as_itself)
+{
+	struct cache_attr a;
+	struct cnode *n;
+	struct env e;
+
+	env_make(&e, 0);
+	e.o.ttl_ns = 1;
+	env_put(&e, "f", "old", 3);
+	env_put(&e, "new", "", 0);
+	env_start(&e);
+	race_env = &e;
+	race_node = env_lookup(&e, "new");
+	trouble.during_lookup = somebody_asks_and_then_it_grows;
+	ck_assert_ok(cache_lookup(e.c, cache_root(e.c), "f", &n, &a, 0));
+	ck_assert_ptr_eq(n, race_node);
+	ck_assert_int_eq(a.attr.st.st_size, SIZE);
+	env_forget(&e, n);
+	env_forget(&e, race_node);
 	env_free(&e);
 }
 END_TEST
@@ -392,6 +435,7 @@ int main(void)
 
 	tcase_set_timeout(t, 60);
 	tcase_add_loop_test(t, ttl_serves_what_it_verified_last, 0, 4);
+	tcase_add_test(t, a_name_brings_attributes_as_young_as_itself);
 	tcase_add_loop_test(t, known_names_are_served, 0, 2);
 	tcase_add_test(t, strict_says_what_the_backing_says);
 	tcase_add_loop_test(t, gone_is_an_answer, 0, 2);
