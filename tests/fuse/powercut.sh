@@ -4,7 +4,7 @@
 # caches: CUTS moments of a recorded run (make check-crash: 100), each with another part of what was
 # not flushed. See powercut.py. GILD_SEED is printed; what a run records depends on timing, too.
 # In a mount namespace of its own: a mount that lives on in somebody else's copy keeps its daemon.
-[ "${GILD_TEST_NS:-}" ] || ! unshare -m true 2>/dev/null || GILD_TEST_NS=1 exec unshare -m "$0" "$@"
+[ "${GILD_TEST_NS:-}" ] || ! unshare -m --propagation slave true 2>/dev/null || GILD_TEST_NS=1 exec unshare -m --propagation slave "$0" "$@"
 # Disks in memory where there is room: what is lost is decided here, not by the machine's disk.
 [ "${TMPDIR:-}" ] || [ "$(df --output=avail -B1M /dev/shm 2>/dev/null | tail -n 1)" -lt 2048 ] || export TMPDIR=/dev/shm
 . "$SRC/tests/lib.sh"
