@@ -12,9 +12,10 @@
 
 #define IMAGE_BYTES (2 * FTL_BLOCK + (uint64_t)FUZZ_EBS * FUZZ_EB)
 #define IMAGE_MAP (8u << 20)
+#define IMAGE_ROUNDS 24u /* enough for GC to have run */
 #define IMAGE_VERSIONS 8192
 #define IMAGE_RECORDS 4096
-#define IMAGE_LINES 1024
+#define IMAGE_LINES 256
 
 static struct image_version { /* what was written to a sector, once */
 	uint64_t file, sector, hash;
@@ -65,7 +66,7 @@ static void image_write(struct flash *f, uint64_t file, uint64_t sector, uint32_
 		struct image_version *v = &image_versions[image_nversions++];
 
 		fuzz_assert(image_nversions < IMAGE_VERSIONS);
-		image_fill(buf + (size_t)i * FLASH_SECTOR, w.stamp);
+		image_fill(buf + (size_t)i * FLASH_SECTOR, hash_mix64(w.stamp * 64 + i));
 		*v = (struct image_version){file, sector + i,
 					    hash_64(buf + (size_t)i * FLASH_SECTOR, FLASH_SECTOR)};
 	}
@@ -107,9 +108,10 @@ static void image_ctl(struct flash *f, unsigned kind, uint8_t key, size_t len)
 /* Every kind of record and both kinds of erase block, before and after the last checkpoint. */
 static void image_round(struct flash *f, unsigned round)
 {
-	for (unsigned i = 0; i < 10; i++)
-		image_write(f, 1 + (round + i) % 5, i * 16 + round % 4, 16 - round % 4, i % 3 == 0);
+	for (unsigned i = 0; i < 6; i++)
+		image_write(f, 1 + (round + i) % 3, i * 16 + round % 4, 16 - round % 4, i % 3 == 0);
 	image_write(f, 6, round, 1, false);
+	image_write(f, 7, round * 8ULL, 2, round % 2); /* stays: GC has to move it */
 	image_ctl(f, FLASH_CTL_FILE, (uint8_t)(round % 7), 100 + round);
 	image_ctl(f, FLASH_CTL_OPEN, (uint8_t)(round % 5), round % 2 ? 20 : 0);
 	fuzz_assert(f->ops->trim(f, 1 + round % 5, 32, 8, image_stamp++) == 0);
@@ -193,6 +195,7 @@ static void image_make(struct fuzz_image *im)
 		.geometry = {.erase_block = FUZZ_EB, .dies = 32, .slice = 8192},
 	};
 	struct ftl_options o = {.background = false};
+	struct flash_stats s;
 	struct meta *meta;
 	struct flash *f;
 
@@ -201,14 +204,16 @@ static void image_make(struct fuzz_image *im)
 	fuzz_assert(meta_open(&meta, im->dir, ftl_tables, IMAGE_MAP, true) == 0);
 	fuzz_assert(ftl_format(im->media, meta, &format) == 0);
 	fuzz_assert(ftl_open(&f, im->media, meta, &o) == 0);
-	for (unsigned round = 0; round < 8; round++) {
+	for (unsigned round = 0; round < IMAGE_ROUNDS; round++) {
 		image_round(f, round);
 		for (unsigned i = 0; i < 8; i++)
 			fuzz_assert(ftl_step(f) == 0);
-		if (round == 5)
+		if (round == IMAGE_ROUNDS - 4)
 			fuzz_assert(ftl_checkpoint(f) == 0);
 	}
 	fuzz_assert(f->ops->flush(f) == 0);
+	f->ops->stats(f, &s);
+	fuzz_assert(s.gc_runs && s.gc_copied_bytes);
 	image_keep(im, &image_bases[0]);
 	fuzz_assert(f->ops->close(f) == 0);
 	image_keep(im, &image_bases[1]);
