@@ -5,8 +5,8 @@
  * first thread is started:
  *
  *   capabilities   all but those of the table below; also from the bounding set
- *   no_new_privs   nothing it might start can win them back. It starts nothing: it mounts by
- *                  itself, and only `auto_unmount` starts fusermount3, as root
+ *   no_new_privs   nothing it might start can win them back. It mounts and unmounts by itself;
+ *                  fusermount3, where it needs that all the same, is looked for in the system's PATH
  *   core dumps     off (but for -d): its memory holds files of all users
  *
  * CAP_SYS_ADMIN stays, and is much: mount and umount, trusted.* attributes.
@@ -23,6 +23,7 @@
 #include <errno.h>
 #include <linux/capability.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/auxv.h>
 #include <sys/prctl.h>
@@ -75,6 +76,7 @@ int privileges_drop(bool debug)
 
 	if (geteuid() != 0)
 		return 0;
+	setenv("PATH", "/usr/sbin:/usr/bin:/sbin:/bin", 1);
 	rc = prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 ? -errno : privileges_drop_capabilities();
 	if (rc == 0 && !debug && prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) < 0)
 		rc = -errno;
