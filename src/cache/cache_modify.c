@@ -57,6 +57,33 @@ static int cmodify_open_record(struct cache *c, struct cnode *n)
 	return err;
 }
 
+/* Flash cannot note it, but may be back after a power cut that leaves the backing with new bytes and
+ * old times. So the ctime moves first, durably: no record there is of a later version then. */
+static int cmodify_outdate(struct cmodify *m)
+{
+	const struct stat none = {0};
+	struct cache *c = m->c;
+	struct cnode *n = m->n;
+	uint64_t start = clock_mono_ns();
+	struct cversion v;
+	struct battr a;
+	int err = backing_setattr(c->backing, n->bnode, BSET_ATIME_NOW, &none, &a);
+
+	if (!err)
+		err = backing_fsync(c->backing, n->bnode, false);
+	if (err)
+		return err;
+	cversion_of(&a, &v);
+	cnode_lock(c, n);
+	n->flags |= CN_SAFE;
+	if (v.size == m->before.size && v.msec == m->before.msec && v.mnsec == m->before.mnsec) {
+		cnode_set_attr(n, &a, start); /* ours */
+		m->before = v;
+	}
+	cnode_unlock(c, n);
+	return 0;
+}
+
 /* Waiting for flash took a while: what somebody else has changed meanwhile is not taken for ours. */
 static void cmodify_look_again(struct cmodify *m)
 {
@@ -94,6 +121,8 @@ static void cmodify_make_safe(struct cmodify *m)
 	if (safe)
 		return;
 	err = cmodify_open_record(c, n);
+	if (err)
+		err = cmodify_outdate(m);
 	if (err && cache_may_warn(c))
 		log_warning("cache", "flash cannot note that a file is being written; should the power "
 				     "fail now, drop this card's content (gild format)");

@@ -23,8 +23,9 @@
  *    the number out of the cnode. (An epoch floor could come back older after a power cut, since
  *    records of two controllers have no common order; a number nobody names cannot.)
  * 4. A file record on flash is trusted by a later mount only if its state is `published` and its V
- *    is what the backing says. CN_SAFE: no such record of this file can be durable on flash. It
- *    holds before the first byte is written to the backing.
+ *    is what the backing says. CN_SAFE: no such record of this file can be durable on flash, or
+ *    none that the backing can ever agree with. It holds before the first byte is written to the
+ *    backing.
  * 5. A record is published only after the backing was synced, V was read again unchanged, and
  *    flash was flushed.
  */

@@ -54,6 +54,7 @@ static struct power {
 	struct pnames *names; /* names[0]: durable */
 	unsigned nn;
 	bool on;
+	_Atomic bool off; /* calls fail */
 	_Atomic uint64_t skew; /* ns */
 } P;
 
@@ -265,6 +266,11 @@ void power_start(const char *dir, struct media_fault *fault)
 	power_sync();
 }
 
+void power_off(void)
+{
+	P.off = true;
+}
+
 void power_stop(void)
 {
 	unsigned i;
@@ -358,8 +364,9 @@ void power_cut(uint64_t *rng)
 	struct ptimes t[POWER_FILES];
 	unsigned i;
 
-	if (!P.fault)
+	if (!P.fault && !P.off)
 		return;
+	P.off = false;
 	pthread_mutex_lock(&power_lock);
 	power_note_all();
 	for (i = 0; i < P.nf; i++)
@@ -376,7 +383,7 @@ void power_cut(uint64_t *rng)
 
 static bool power_before(void)
 {
-	if (!P.on || !P.fault || !media_fault_event(P.fault))
+	if (!P.on || (!P.off && (!P.fault || !media_fault_event(P.fault))))
 		return true;
 	errno = EIO;
 	return false;

@@ -23,8 +23,10 @@
 #include "media/media.h"
 
 /* One at a time. Files directly in `dir` are simulated; they are durable as they are. `fault` NULL:
- * only the card has a switch, the backing never loses anything. */
+ * the backing does not notice when the card's power goes. */
 void power_start(const char *dir, struct media_fault *fault);
+/* The power of the backing goes now, until power_cut(). */
+void power_off(void);
 void power_stop(void);
 /* To be called after every change of the directory: notes the states. */
 void power_note(void);

@@ -10,6 +10,7 @@ struct whole {
 	uint64_t compares; /* randomness of its own */
 	unsigned lost;     /* files that a sync did not sync */
 	bool both;         /* the backing loses its power, too */
+	bool later;        /* some time after the card */
 	bool strict, full;
 };
 
