@@ -15,6 +15,8 @@
  * GILD_CUTS=n        stop after so many cut points
  * GILD_LONG=1        cut at every call of a workload; else at some
  * GILD_STACK_ONE=s:k one round again, as a failure names it
+ *
+ * mutants.sh lists rules of which it is known that this test, or test_ftl_crash, sees them broken.
  */
 #include <config.h>
 
