@@ -29,6 +29,13 @@ mount_gild() { "$GILDFS" "$@"; }
 umount_gild() {
   umount "$1"
 }
+# The same, and waits for the daemon's end: on a loaded machine that takes longer than the next mount
+# waits for the card.
+end_gild() {
+  lib_pid=$(daemon_pid "$1")
+  umount_gild "$1"
+  while kill -0 "$lib_pid" 2>/dev/null; do sleep 0.05; done
+}
 daemon_pid() { "$GILD" status --json "$1" | sed -n 's/^ *"pid": \([0-9]*\).*/\1/p'; }
 
 # refused CODE COMMAND...: must exit with CODE and print exactly one line on stderr.

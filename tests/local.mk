@@ -19,6 +19,8 @@ fuse_tests = tests/fuse/shown-by.sh tests/fuse/bad-input.sh tests/fuse/trees.sh 
 	tests/fuse/differential.sh tests/fuse/recover.sh tests/fuse/coherence.sh tests/fuse/slowdisk.sh \
 	tests/fuse/semantics.sh tests/fuse/fstab.sh tests/fuse/control.sh tests/fuse/card-trouble.sh
 fuse_tests += tests/fuse/killed.sh tests/fuse/backing-trouble.sh tests/fuse/generations.sh tests/fuse/hostile.sh
+fuse_tests += tests/fuse/sqlite.sh tests/fuse/git.sh tests/suites/stress-ng.sh
+EXTRA_DIST += tests/fuse/sqlite.py
 
 check-fuse: all tests/fuse/faultfs
 	$(AM_TESTS_ENVIRONMENT) $(top_srcdir)/tests/run-mounted $(fuse_tests)

@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-2-Clause
-# What people do with trees: rsync, cp -a, git, an editor's replace, fio --verify, sqlite.
+# What people do with trees: rsync, cp -a, git, an editor's replace, fio --verify.
 . "$SRC/tests/lib.sh"
 need_fuse; need rsync git fio
 mkdir "$T/b" "$T/m"
@@ -40,14 +40,6 @@ printf x >>"$M/text"; [ "$(cat "$B/text")" = "new textx" ] || fail "append"
 fio --name=v --directory="$M" --rw=randrw --bs=512-64k --size=8M --nrfiles=4 --numjobs=2 \
   --verify=crc32c --verify_fatal=1 --do_verify=1 --ioengine=psync --fallocate=none \
   --randseed=11 --output="$T/fio" || { cat "$T/fio"; fail "fio --verify"; }
-if command -v sqlite3 >/dev/null; then
-  sqlite3 "$M/t.db" "pragma journal_mode=wal; create table t(a); insert into t values(1),(2);" >/dev/null
-  for i in 1 2 3; do
-    sqlite3 -cmd ".timeout 20000" "$M/t.db" "begin immediate; insert into t select a+$i from t limit 50; commit" &
-  done
-  wait
-  [ "$(sqlite3 "$M/t.db" "pragma integrity_check")" = ok ] || fail "sqlite"
-fi
 diff -r "$B/src" "$M/src" && diff -r "$B/clone" "$M/clone" || fail "mount and backing differ"
 umount_gild "$T/m"
 mount_gild -o card="$T/c" "$T/b" "$T/m"

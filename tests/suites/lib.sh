@@ -32,9 +32,7 @@ suite_mount() {
   mount_gild -o "card=$T/card,allow-empty,suid,dev${SUITE_OPTS:+,$SUITE_OPTS}" "$B" "$M"
 }
 suite_umount() { # and the disk: the daemon lets go of it a moment after the mount
-  suite_pid=$(daemon_pid "$M")
-  umount "$M"
-  while kill -0 "$suite_pid" 2>/dev/null; do sleep 0.05; done
+  end_gild "$M"
   umount "$T/disk"
   rm -rf "$T/img" "$T/card"
 }
