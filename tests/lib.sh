@@ -27,7 +27,9 @@ need() { for lib_c in "$@"; do command -v "$lib_c" >/dev/null || skip "needs $li
 mount_gild() { "$GILDFS" "$@"; }
 # Unmounts and waits until the daemon has closed the card.
 umount_gild() {
+  lib_pid=$(daemon_pid "$1")
   umount "$1"
+  while [ "$lib_pid" ] && kill -0 "$lib_pid" 2>/dev/null; do sleep 0.02; done
 }
 # The same, and waits for the daemon's end: on a loaded machine that takes longer than the next mount
 # waits for the card.

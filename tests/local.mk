@@ -18,6 +18,9 @@ EXTRA_DIST += tests/fuse/semantics.py tests/summary tests/run-mounted tests/lib.
 fuse_tests = tests/fuse/shown-by.sh tests/fuse/bad-input.sh tests/fuse/trees.sh tests/fuse/kill9.sh tests/fuse/powercut.sh \
 	tests/fuse/differential.sh tests/fuse/recover.sh tests/fuse/coherence.sh tests/fuse/slowdisk.sh \
 	tests/fuse/semantics.sh tests/fuse/fstab.sh tests/fuse/control.sh tests/fuse/card-trouble.sh
+fuse_tests += tests/fuse/operations.sh
+EXTRA_DIST += tests/fuse/operations.py tests/fuse/operations_names.py tests/fuse/operations_data.py \
+	tests/fuse/operations_rights.py tests/fuse/operations_readonly.py
 fuse_tests += tests/fuse/killed.sh tests/fuse/backing-trouble.sh tests/fuse/generations.sh tests/fuse/hostile.sh
 fuse_tests += tests/fuse/sqlite.sh tests/fuse/git.sh tests/suites/stress-ng.sh
 EXTRA_DIST += tests/fuse/sqlite.py

@@ -52,6 +52,7 @@ struct bdir;
 struct battr {
 	struct stat st;       /* st_ino as backing_ino(); st_dev is not to be used: it changes over reboots */
 	struct timespec btime; /* 0 where the filesystem has none */
+	bool append_only;      /* chattr +a; a descriptor from before would not know */
 };
 
 struct backing_options {
@@ -152,6 +153,10 @@ void backing_drop_pages(struct backing *b, struct bnode *n, uint64_t off, size_t
 
 int backing_create(struct backing *b, struct bnode *parent, const char *name, mode_t mode,
 		   const struct bcred *cred, bool excl, struct bnode **out, struct battr *attr);
+/* A regular file without a name, which backing_link may give one; pinned until then. -EOPNOTSUPP
+ * where the filesystem makes none. */
+int backing_tmpfile(struct backing *b, struct bnode *parent, mode_t mode, const struct bcred *cred,
+		    struct bnode **out, struct battr *attr);
 int backing_mknod(struct backing *b, struct bnode *parent, const char *name, mode_t mode, dev_t rdev,
 		  const struct bcred *cred, struct bnode **out, struct battr *attr);
 int backing_mkdir(struct backing *b, struct bnode *parent, const char *name, mode_t mode,

@@ -341,6 +341,20 @@ void bfile_attach(struct backing *b, struct bnode *n, int fd, unsigned mode)
 		bfile_put(b, bfile_install(b, n, f));
 }
 
+int bfile_attach_pinned(struct backing *b, struct bnode *n, int fd, unsigned mode)
+{
+	struct bfile *f = bfile_new(b, n, fd, mode);
+
+	if (!f)
+		return -ENOMEM;
+	f = bfile_install(b, n, f);
+	lock_acquire(&b->lock);
+	n->flags |= BNODE_PINNED;
+	lock_release(&b->lock);
+	bfile_put(b, f);
+	return 0;
+}
+
 static bool bnode_by_handle(const struct bnode *n)
 {
 	return n->fs->by_handle && n->kind != BNODE_KIND_BTIME;
@@ -626,6 +640,14 @@ int bfile_pin(struct backing *b, struct bnode *n)
 		bfile_put(b, f);
 	}
 	return pinned ? 0 : rc;
+}
+
+void bfile_unpin(struct backing *b, struct bfile *f)
+{
+	lock_acquire(&b->lock);
+	gild_assert(f->users > 0);
+	f->n->flags &= (uint8_t)~BNODE_PINNED;
+	lock_release(&b->lock);
 }
 
 void backing_forbid_handles(struct backing *b)

@@ -35,7 +35,7 @@ bool bname_valid(const char *name)
 	       strchr(name, '/') == NULL;
 }
 
-/* Takes fd over. */
+/* Takes fd over. `name` NULL: there is none, so fd is kept. */
 static int bname_intern(struct backing *b, struct bnode *parent, const char *name, int fd,
 			unsigned mode, uint64_t seen, struct bnode **out, struct battr *attr)
 {
@@ -43,13 +43,19 @@ static int bname_intern(struct backing *b, struct bnode *parent, const char *nam
 	int rc = bkey_read(b, fd, parent->fs, &key, attr);
 
 	if (rc == 0)
-		rc = bnode_intern(b, &key, parent, name, seen, out);
+		rc = bnode_intern(b, &key, name ? parent : NULL, name, seen, out);
 	if (rc < 0) {
 		close(fd);
 		return rc;
 	}
-	bfile_attach(b, *out, fd, mode);
-	return 0;
+	if (name) {
+		bfile_attach(b, *out, fd, mode);
+		return 0;
+	}
+	rc = bfile_attach_pinned(b, *out, fd, mode);
+	if (rc < 0)
+		backing_put(b, *out);
+	return rc;
 }
 
 int backing_lookup(struct backing *b, struct bnode *parent, const char *name, struct bnode **out,
@@ -108,7 +114,7 @@ struct bnew {
 	struct backing *b;
 	struct bnode *parent;
 	struct bfile *dir; /* parent's, in use */
-	const char *name;
+	const char *name; /* NULL: it gets none */
 	mode_t type; /* S_IFMT bits */
 	mode_t mode; /* as asked, without type */
 	const struct bcred *cred;
@@ -132,7 +138,7 @@ static int bnew_begin(struct bnew *w, struct backing *b, struct bnode *parent, c
 
 	if (b->readonly)
 		return -EROFS;
-	if (!bname_valid(name))
+	if (name && !bname_valid(name))
 		return -EINVAL;
 	if (!bnode_is_type(parent, S_IFDIR))
 		return -ENOTDIR;
@@ -249,7 +255,7 @@ static int bnew_finish(struct bnew *w, int fd, unsigned mode, struct bnode **out
 		else
 			close(fd);
 	}
-	if (rc < 0)
+	if (rc < 0 && w->name)
 		unlinkat(w->dir->fd, w->name, w->type == S_IFDIR ? AT_REMOVEDIR : 0);
 	return rc;
 }
@@ -293,6 +299,21 @@ int backing_create(struct backing *b, struct bnode *parent, const char *name, mo
 		if (rc != -ENOENT)
 			break;
 	}
+	bfile_put(b, w.dir);
+	return rc;
+}
+
+int backing_tmpfile(struct backing *b, struct bnode *parent, mode_t mode, const struct bcred *cred,
+		    struct bnode **out, struct battr *attr)
+{
+	struct bnew w;
+	int rc = bnew_begin(&w, b, parent, NULL, S_IFREG, mode, cred);
+	int fd;
+
+	if (rc < 0)
+		return rc;
+	fd = bopen_at(b, w.dir->fd, ".", O_TMPFILE | O_RDWR, bnew_first_mode(&w));
+	rc = fd < 0 ? fd : bnew_finish(&w, fd, BFILE_READ | BFILE_WRITE, out, attr);
 	bfile_put(b, w.dir);
 	return rc;
 }
@@ -409,6 +430,7 @@ int backing_link(struct backing *b, struct bnode *n, struct bnode *parent, const
 		lock_acquire(&b->names);
 		bname_teach(b, parent, dir, name);
 		lock_release(&b->names);
+		bfile_unpin(b, f); /* it can be reached again */
 		rc = backing_getattr(b, n, attr);
 	}
 	bfile_put(b, f);

@@ -156,6 +156,8 @@ void bfile_put(struct backing *b, struct bfile *f); /* NULL-safe */
 void bfile_put_cold(struct backing *b, struct bfile *f); /* and the next to be closed */
 /* Makes `fd` (owned from here on) the descriptor of n, unless n has one that can do as much. */
 void bfile_attach(struct backing *b, struct bnode *n, int fd, unsigned mode);
+/* The same, and keeps it: there is no other way to the object. -ENOMEM: `fd` was closed. */
+int bfile_attach_pinned(struct backing *b, struct bnode *n, int fd, unsigned mode);
 /* Opens for appending only, where the file allows nothing else. */
 int bfile_get_append(struct backing *b, struct bnode *n, struct bfile **out);
 /* n has no users left and leaves the table: gives up its descriptor. Call with `lock` held, then
@@ -163,6 +165,8 @@ int bfile_get_append(struct backing *b, struct bnode *n, struct bfile **out);
 struct bfile *bfile_detach_locked(struct backing *b, struct bnode *n);
 void bfile_close(struct backing *b, struct bfile *f);
 int bfile_pin(struct backing *b, struct bnode *n);
+/* Undone when `f`, the object's descriptor in use by the caller, is given back. */
+void bfile_unpin(struct backing *b, struct bfile *f);
 /* The error of an earlier close of a written descriptor, once. */
 int bfile_take_error(struct backing *b, struct bnode *n);
 

@@ -58,6 +58,7 @@ int battr_read(int fd, struct battr *out)
 	st->st_mtim.tv_nsec = x.stx_mtime.tv_nsec;
 	st->st_ctim.tv_sec = x.stx_ctime.tv_sec;
 	st->st_ctim.tv_nsec = x.stx_ctime.tv_nsec;
+	out->append_only = x.stx_attributes & STATX_ATTR_APPEND;
 	if (x.stx_mask & STATX_BTIME) {
 		out->btime.tv_sec = x.stx_btime.tv_sec;
 		out->btime.tv_nsec = x.stx_btime.tv_nsec;

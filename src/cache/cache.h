@@ -99,6 +99,8 @@ ssize_t cache_copy_range(struct cache *c, struct cnode *from, uint64_t from_off,
 
 int cache_create(struct cache *c, struct cnode *parent, const char *name, mode_t mode,
 		 const struct bcred *cred, bool excl, struct cnode **out, struct cache_attr *attr);
+int cache_tmpfile(struct cache *c, struct cnode *parent, mode_t mode, const struct bcred *cred,
+		  struct cnode **out, struct cache_attr *attr);
 int cache_mknod(struct cache *c, struct cnode *parent, const char *name, mode_t mode, dev_t rdev,
 		const struct bcred *cred, struct cnode **out, struct cache_attr *attr);
 int cache_mkdir(struct cache *c, struct cnode *parent, const char *name, mode_t mode,

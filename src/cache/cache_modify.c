@@ -140,6 +140,7 @@ void cmodify_begin(struct cmodify *m, struct cache *c, struct cnode *n, bool dat
 	if (m->regular) {
 		start = clock_mono_ns();
 		m->before_known = !backing_getattr(c->backing, n->bnode, &a);
+		m->append_only = m->before_known && a.append_only;
 		if (m->before_known)
 			cnode_learn(c, n, &a, start);
 		if (c->flash)

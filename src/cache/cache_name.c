@@ -128,6 +128,29 @@ int cache_create(struct cache *c, struct cnode *parent, const char *name, mode_t
 	return cname_made(c, parent, err, b, &a, start, out, attr);
 }
 
+int cache_tmpfile(struct cache *c, struct cnode *parent, mode_t mode, const struct bcred *cred,
+		  struct cnode **out, struct cache_attr *attr)
+{
+	uint64_t start = clock_mono_ns();
+	struct bnode *b;
+	struct battr a;
+	int err;
+
+	if (c->o.mode == CACHE_READ_ONLY)
+		return -EROFS;
+	err = backing_tmpfile(c->backing, parent->bnode, mode, cred, &b, &a);
+	if (err)
+		return err;
+	err = cname_found(c, b, &a, start, out, attr, 0);
+	if (err)
+		return err;
+	cnode_lock(c, *out);
+	if ((*out)->flags & CN_ATTR && !(*out)->nlink)
+		(*out)->flags |= CN_GONE; /* until it is linked */
+	cnode_unlock(c, *out);
+	return 0;
+}
+
 int cache_mknod(struct cache *c, struct cnode *parent, const char *name, mode_t mode, dev_t rdev,
 		const struct bcred *cred, struct cnode **out, struct cache_attr *attr)
 {
@@ -212,9 +235,15 @@ static int cname_victim_find(struct cache *c, struct cnode *parent, const char *
 }
 
 /* Once its last name is gone it can be reached by a descriptor only. If there is none to be had, the
- * removal goes on: later requests then answer ESTALE. */
+ * removal goes on: later requests then answer ESTALE. Inside the section, where nobody else gives or
+ * takes a name: of two who remove one name each, one sees that it is the last. */
 static void cname_victim_pin(struct cache *c, struct cname_victim *v)
 {
+	if (v->n && v->regular && v->m.c) {
+		cnode_lock(c, v->n);
+		v->last = !v->m.before_known || v->n->nlink <= 1;
+		cnode_unlock(c, v->n);
+	}
 	if (v->n && v->last)
 		backing_pin(c->backing, v->b);
 }
@@ -245,9 +274,9 @@ static int cname_remove(struct cache *c, struct cnode *parent, const char *name,
 	err = cname_victim_find(c, parent, name, &v);
 	if (err)
 		return err;
-	cname_victim_pin(c, &v);
 	if (v.n)
 		cmodify_begin(&v.m, c, v.n, false);
+	cname_victim_pin(c, &v);
 	cknown_forget(c, parent, name);
 	err = remove(c->backing, parent->bnode, name);
 	cknown_forget(c, parent, name);
@@ -308,9 +337,9 @@ int cache_rename(struct cache *c, struct cnode *from, const char *name, struct c
 	if (err)
 		return err;
 	found = cname_victim_find(c, to, new_name, &dst);
+	cname_begin_both(c, &src, &dst);
 	if (!found && replaces)
 		cname_victim_pin(c, &dst);
-	cname_begin_both(c, &src, &dst);
 	cknown_forget(c, from, name);
 	cknown_forget(c, to, new_name);
 	err = backing_rename(c->backing, from->bnode, name, to->bnode, new_name, flags);

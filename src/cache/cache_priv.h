@@ -329,6 +329,7 @@ struct cmodify {
 	uint32_t epoch;
 	struct cversion before;
 	bool before_known;
+	bool append_only;
 };
 /* Between the two the caller is in n's section and n->gen is odd. `data`: bytes will change. */
 void cmodify_begin(struct cmodify *m, struct cache *c, struct cnode *n, bool data);

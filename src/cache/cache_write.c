@@ -85,6 +85,8 @@ static ssize_t cwrite_backing(struct cmodify *m, const void *buf, size_t len, ui
 	struct cache *c = m->c;
 	ssize_t n;
 
+	if (m->append_only && !append)
+		return -EPERM;
 	n = append ? backing_append(c->backing, m->n->bnode, buf, len, off)
 		   : backing_pwrite(c->backing, m->n->bnode, buf, len, *off);
 	if (n >= 0) {
@@ -168,7 +170,9 @@ ssize_t cache_copy_range(struct cache *c, struct cnode *from, uint64_t from_off,
 	if (to_off + len < to_off)
 		return -EINVAL;
 	cmodify_begin(&m, c, to, true);
-	got = backing_copy_range(c->backing, from->bnode, from_off, to->bnode, to_off, len);
+	got = m.append_only ? -EPERM
+			    : backing_copy_range(c->backing, from->bnode, from_off, to->bnode,
+						 to_off, len);
 	if (to_off > m.old_size && m.old_size % FLASH_SECTOR)
 		cmodify_drop(&m, m.old_size, 1);
 	cmodify_drop(&m, to_off, len);

@@ -47,6 +47,7 @@
 #include "config.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <linux/fuse.h>
 #include <poll.h>
 #include <stdlib.h>
@@ -60,6 +61,7 @@
 #include "fs/fs_priv.h"
 
 #define FS_WAKE_SIGNAL SIGURG
+#define FS_OPCODE_TMPFILE 51 /* FUSE_TMPFILE, missing in older headers */
 #define FS_WAKE_AGAIN_NS 10000000
 #define FS_QUICK_NS 500000
 #define FS_PENALTY 100
@@ -85,6 +87,21 @@ static enum fs_kind fs_kind_of(uint32_t opcode)
 	default:
 		return FS_POOL;
 	}
+}
+
+/* TMPFILE has the form of CREATE, in question and answer, and O_TMPFILE among its flags, by which the
+ * operation knows it. libfuse before 3.17 does not know it. */
+static void fs_tmpfile_as_create(struct fs_msg *m, struct fuse_in_header *in)
+{
+	struct fuse_create_in c;
+
+	if (m->len < sizeof(*in) + sizeof(c))
+		return;
+	memcpy(&c, m->data + sizeof(*in), sizeof(c));
+	if ((c.flags & O_TMPFILE) != O_TMPFILE)
+		return;
+	in->opcode = FUSE_CREATE;
+	memcpy(m->data, in, sizeof(*in));
 }
 
 static void fs_count(struct fs *f, uint32_t opcode)
@@ -288,6 +305,8 @@ static void fs_dispatch(struct fs_thread *t)
 		return;
 	}
 	memset(m->data + m->len, 0, FS_MSG_SLACK);
+	if (in.opcode == FS_OPCODE_TMPFILE)
+		fs_tmpfile_as_create(m, &in);
 	fs_count(f, in.opcode);
 	kind = fs_kind_of(in.opcode);
 	if (in.opcode == FUSE_INIT)

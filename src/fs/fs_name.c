@@ -7,6 +7,8 @@
  * that loses a race against somebody behind the mount fails with EEXIST. The backing also learns
  * that the file is about to be written and keeps its descriptor. Once an OPEN was refused the kernel
  * sends no RELEASE for created files either; one that comes before that needs nothing done.
+ *
+ * TMPFILE comes here as a CREATE whose flags hold O_TMPFILE (fs_loop.c).
  */
 #include "config.h"
 
@@ -167,6 +169,8 @@ static int fs_create_file(struct fs *f, fuse_req_t req, fuse_ino_t parent, const
 	struct stat empty = { .st_size = 0 };
 	int err;
 
+	if ((flags & O_TMPFILE) == O_TMPFILE)
+		return cache_tmpfile(f->cache, fs_node(f, parent), mode & 07777, &cred, n, a);
 	err = cache_create(f->cache, fs_node(f, parent), name, mode & 07777, &cred, flags & O_EXCL,
 			   n, a);
 	if (err || !(flags & O_TRUNC) || a->attr.st.st_size == 0)

@@ -30,6 +30,7 @@
 #include "fs/fs_priv.h"
 
 #define FS_CAPABILITY "security.capability"
+#define FS_TRUSTED "trusted." /* root's alone, for the caller as for us */
 #define FS_ACL "system.posix_acl_access"
 #define FS_GROUPS_MAX 1024
 
@@ -130,13 +131,36 @@ void fs_op_getxattr(fuse_req_t req, fuse_ino_t ino, const char *name, size_t siz
 	fs_reply_xattr(f, req, n, size);
 }
 
+/* Takes the names out that are root's alone; the new length. */
+static size_t fs_hide_trusted(char *list, size_t len)
+{
+	size_t kept = 0;
+
+	for (size_t at = 0; at < len;) {
+		size_t n = strnlen(list + at, len - at) + 1;
+
+		if (n > len - at) /* not ended: nothing the kernel would take */
+			n = len - at;
+		if (strncmp(list + at, FS_TRUSTED, strlen(FS_TRUSTED)) != 0) {
+			memmove(list + kept, list + at, n);
+			kept += n;
+		}
+		at += n;
+	}
+	return kept;
+}
+
 void fs_op_listxattr(fuse_req_t req, fuse_ino_t ino, size_t size)
 {
 	struct fs *f = fs_of(req);
-	ssize_t n = backing_listxattr(cache_backing(f->cache), cache_bnode(fs_node(f, ino)),
-				      size ? fs_self(f)->reply : NULL,
-				      size < FS_MAX_IO ? size : FS_MAX_IO);
+	char *list = fs_self(f)->reply;
+	ssize_t n = backing_listxattr(cache_backing(f->cache), cache_bnode(fs_node(f, ino)), list,
+				      FS_MAX_IO);
 
+	if (n > 0 && fuse_req_ctx(req)->uid != 0)
+		n = (ssize_t)fs_hide_trusted(list, (size_t)n);
+	if (size && n > 0 && (size_t)n > size)
+		n = -ERANGE;
 	fs_reply_xattr(f, req, n, size);
 }
 

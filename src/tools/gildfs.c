@@ -122,7 +122,8 @@ static int gildfs_start_fs(struct gildfs *g)
 	struct fs_options f = {
 		.source = o->backing,
 		.fuse_opts = o->fuse_opts[0] ? o->fuse_opts : NULL,
-		.readonly = o->readonly,
+		/* Refused at open, not at the first write. */
+		.readonly = o->readonly || (enum cache_mode)o->mode == CACHE_READ_ONLY,
 		.allow_other = o->allow_other || geteuid() == 0,
 		.acl = o->acl,
 		.debug = o->debug,

@@ -308,7 +308,6 @@ def locks():
 
 
 def not_supported():
-    refused(errno.EOPNOTSUPP, os.open, M, os.O_TMPFILE | RW)
     put(m('io'), b'')
     refused(errno.ENOTTY, fcntl.ioctl, os.open(m('io'), RD), 0x5401, bytes(64))
 

@@ -312,6 +312,34 @@ START_TEST(links_share_the_object)
 }
 END_TEST
 
+START_TEST(a_file_without_a_name)
+{
+	struct bnode *n, *again;
+	struct battr a;
+	int rc;
+
+	scratch_open(0, _i);
+	rc = backing_tmpfile(S.b, S.top, 0666, &S.cred, &n, &a);
+	if (rc == -EOPNOTSUPP) /* overlayfs of old, some network filesystems */
+		return;
+	ck_assert_int_eq(rc, 0);
+	ck_assert_uint_eq(a.st.st_nlink, 0);
+	ck_assert_uint_eq(a.st.st_mode & 07777, 0666 & ~S.cred.umask);
+	ck_assert_int_eq(backing_pwrite(S.b, n, "hidden", 6, 0), 6);
+	backing_close_idle(S.b); /* it is kept: nothing else leads to it */
+	expect_text(n, "hidden");
+	ck_assert_int_eq(backing_link(S.b, n, S.top, "named", &a), 0);
+	ck_assert_uint_eq(a.st.st_nlink, 1);
+	again = look(S.top, "named");
+	ck_assert_ptr_eq(again, n);
+	put(again);
+	backing_close_idle(S.b); /* and is no longer kept */
+	ck_assert_uint_eq(backing_open_fds(S.b), 1);
+	expect_text(n, "hidden");
+	put(n);
+}
+END_TEST
+
 START_TEST(setattr_on_everything)
 {
 	const char *names[] = {"file", "dir", "fifo", "link"};
@@ -719,6 +747,7 @@ int main(void)
 	tcase_add_test(tc, default_acl_replaces_the_umask);
 	tcase_add_test(tc, failed_creation_leaves_nothing);
 	tcase_add_loop_test(tc, links_share_the_object, 0, 2);
+	tcase_add_loop_test(tc, a_file_without_a_name, 0, 2);
 	tcase_add_loop_test(tc, setattr_on_everything, 0, 2);
 	tcase_add_loop_test(tc, setattr_changes_owners, 0, 2);
 	tcase_add_loop_test(tc, extended_attributes, 0, 2);

@@ -129,7 +129,8 @@ static void log_more_than_the_ring(void *arg)
 
 	(void)arg;
 	log_set_level(LOG_LV_DEBUG);
-	freopen("/dev/null", "w", stderr);
+	if (!freopen("/dev/null", "w", stderr))
+		return;
 	for (i = 0; i < LOG_RING + 10; i++)
 		log_debug("test", "line %d.", i);
 	log_set_level(LOG_LV_WARNING);

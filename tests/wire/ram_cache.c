@@ -257,6 +257,18 @@ int cache_create(struct cache *c, struct cnode *parent, const char *name, mode_t
 	return ram_make(c, parent, name, S_IFREG | mode, cred, excl, out, attr);
 }
 
+int cache_tmpfile(struct cache *c, struct cnode *parent, mode_t mode, const struct bcred *cred,
+		  struct cnode **out, struct cache_attr *attr)
+{
+	(void)c;
+	(void)parent;
+	(void)mode;
+	(void)cred;
+	(void)out;
+	(void)attr;
+	return -EOPNOTSUPP;
+}
+
 int cache_mknod(struct cache *c, struct cnode *parent, const char *name, mode_t mode, dev_t rdev,
 		const struct bcred *cred, struct cnode **out, struct cache_attr *attr)
 {
