@@ -73,5 +73,5 @@ bench: all tests/bench/filebench
 	@$(AM_TESTS_ENVIRONMENT) $(top_srcdir)/tests/bench/bench.sh $(BENCH)
 
 include tests/suites/local.mk
-fuse_tests += tests/fuse/calls.sh
+fuse_tests += tests/fuse/calls.sh tests/fuse/descriptors.sh
 EXTRA_DIST += tests/fuse/calls.py tests/fuse/calls_data.py tests/fuse/calls_attr.py
