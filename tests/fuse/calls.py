@@ -104,9 +104,10 @@ def run(fn, top):
 
 # What FUSE does differently, and why.
 EXPLAINED = {
-    ('tmpfile', 'O_TMPFILE'): 'libfuse passes it on from 3.17 only',
     ('setgid_directories', 'f'): 'set-gid without group execute: the kernel keeps it when FUSE files are written',
     ('flag_ioctls', 'appending open'): 'the daemon sees no opens: the write is what fails',
+    ('flag_ioctls', 'write'): '... also by a descriptor older than chattr +a',
+    ('flag_ioctls', 'content'): 'the same',
 }
 # The kernel lets a FUSE filesystem preallocate, punch and zero, nothing else.
 for _off in '0 4096', '8192 8192', '4096 1048576', '100 5000':
