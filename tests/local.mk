@@ -68,7 +68,7 @@ tests_fuse_faultfs_LDADD = $(FUSE_LIBS)
 EXTRA_DIST += tests/fuse/killed.py tests/fuse/coherence.py tests/fuse/backing-trouble.py tests/fuse/generations.py
 
 # Measured, never asserted: tests/README holds the last results.
-EXTRA_DIST += tests/bench/bench.sh
+EXTRA_DIST += tests/bench/bench.sh tests/bench/meta.py
 bench: all tests/bench/filebench
 	@$(AM_TESTS_ENVIRONMENT) $(top_srcdir)/tests/bench/bench.sh $(BENCH)
 

@@ -2,12 +2,14 @@
 # SPDX-License-Identifier: BSD-2-Clause
 # make bench: the ratios that gildfs promises, both sides measured in one run, alternating, medians.
 #
-# usage: bench.sh [ROUNDS] [ROW...]     rows: warm hits rclone html ram pages; default: all
+# usage: bench.sh [ROUNDS] [ROW...]     rows: warm hits rclone html ram meta list pages; default: all
 #   warm    page-cache-warm files, mount against the native directory, 1/4/16 clients
 #   hits    flash hits with the page cache dropped, against the same files native on the same disk
 #   rclone  the same load, mount against rclone's VFS cache (where rclone is installed)
 #   html    bytes on flash for real HTML, of its size
 #   ram     bytes of the daemon's memory for each known file
+#   meta    creating, renaming, removing files of 8 KiB, against bindfs (where it is installed)
+#   list    ls -f and ls -l of 50,000 entries, against bindfs
 #   pages   pages/s of the web load on a modelled hdd-6 array, warm against the array alone
 #
 # Needs root and /dev/fuse. The files: 20,000 of about 29 KB, cut from real HTML (and, for the part a
@@ -16,10 +18,13 @@
 need_fuse; need python3
 rounds=3
 case ${1:-} in [0-9]*) rounds=$1; shift ;; esac
-rows=${*:-warm hits rclone html ram pages}
+rows=${*:-warm hits rclone html ram meta list pages}
 filebench=$BUILD/tests/bench/filebench
 content=${CONTENT:-$BUILD/content}
-[ -f "$content/list" ] || "$SRC/contrib/web-content" "$content" "${CONTENT_SIZE:-full}"
+case " $rows " in
+  *' warm '* | *' hits '* | *' rclone '* | *' html '* | *' pages '*)
+    [ -f "$content/list" ] || "$SRC/contrib/web-content" "$content" "${CONTENT_SIZE:-full}" ;;
+esac
 
 drop() { sync; echo 3 >/proc/sys/vm/drop_caches; }
 median() { sort -g | awk '{v[NR] = $1} END {print NR % 2 ? v[(NR + 1) / 2] : (v[NR / 2] + v[NR / 2 + 1]) / 2}'; }
@@ -143,6 +148,32 @@ for i in range(200000):
     $(((b - a) * 1024 / n)) $n $((a / 1024))
   umount "$T/mm"
 }
+# Two directories of one disk, one behind bindfs, one behind gildfs.
+bench_bindfs() { # meta|list TARGET
+  local r op dir=$T/$1
+  command -v bindfs >/dev/null || { echo "bindfs is not installed: row left out"; return; }
+  mkdir -p "$dir/a" "$dir/n" "$dir/am" "$dir/nm"
+  if [ "$1" = list ]; then
+    for r in a n; do mkdir "$dir/$r/d"; (cd "$dir/$r/d" && seq -f 'entry%06.0f' 50000 | xargs touch); done
+  fi
+  "$GILD" format "$dir/c" --size 256M >/dev/null
+  "$GILDFS" -o "card=$dir/c,allow-empty" "$dir/a" "$dir/am"
+  bindfs "$dir/n" "$dir/nm"
+  for r in $(seq "$rounds"); do
+    for side in n a; do
+      python3 "$SRC/tests/bench/meta.py" "$dir/${side}m/d" "$1" >"$dir/out"
+      while read -r op value; do echo "$value" >>"$dir/$side.$op"; done <"$dir/out"
+    done
+  done
+  for op in "$dir"/a.*; do
+    op=${op##*/a.}
+    row "$1: $op" "$dir/a.$op" "$dir/n.$op" "$2"
+  done
+  umount "$dir/am"
+  umount "$dir/nm"
+}
+bench_meta() { bench_bindfs meta ">= 0.6"; }
+bench_list() { bench_bindfs list ">= 1"; }
 bench_pages() {
   (cd "$SRC" && ./quickstart --content "$content" --seconds "${PAGE_SECONDS:-45}" >"$T/quickstart.log" 2>&1) || { tail -n 20 "$T/quickstart.log"; return 1; }
   python3 - "$SRC"/build/results/1-slow.json "$SRC"/build/results/3-warm.json <<'P'
