@@ -10,6 +10,7 @@
  *          and returns; the message then goes to the pool and is parsed and served from the start,
  *          so that nothing but the message itself is ever carried from one thread to the other.
  *   POOL   may block on the backing: goes to the pool at once.
+ *   LONG   the same, and takes its time also where the backing is fast: says nothing about that.
  *
  * A reader that reads flash sleeps for most of the time, and with many clients so do all of them
  * while requests wait. But readers that wait in the kernel's queue are woken in turn, on whatever
@@ -21,7 +22,7 @@
  *
  * Going to the pool costs a thread switch, about 20 us, which is most of what a write or a miss on
  * a fast backing costs. So a reader runs what may block by itself while another reader is idle and
- * the backing has been quick lately: after a call that took longer than FS_QUICK_NS, none is run by
+ * the backing has been quick lately (LONG apart): after a call that took longer than FS_QUICK_NS, none is run by
  * a reader for FS_PENALTY times as long (ten seconds at most). On a slow disk that is next to never,
  * and with a hanging backing one reader hangs and another goes on; a single reader runs none.
  *
@@ -52,6 +53,7 @@
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -67,7 +69,7 @@
 #define FS_PENALTY 100
 #define FS_PENALTY_MAX_NS (10 * NS_PER_S)
 
-enum fs_kind { FS_QUICK, FS_TRY, FS_POOL };
+enum fs_kind { FS_QUICK, FS_TRY, FS_POOL, FS_LONG };
 
 static enum fs_kind fs_kind_of(uint32_t opcode)
 {
@@ -84,6 +86,11 @@ static enum fs_kind fs_kind_of(uint32_t opcode)
 	case FUSE_RELEASE:
 	case FUSE_INTERRUPT:
 		return FS_QUICK;
+	case FUSE_FSYNC:
+	case FUSE_FSYNCDIR:
+	case FUSE_FALLOCATE:
+	case FUSE_COPY_FILE_RANGE:
+		return FS_LONG;
 	default:
 		return FS_POOL;
 	}
@@ -200,15 +207,25 @@ static bool fs_may_inline(struct fs *f)
 	return false;
 }
 
+/* Times the calling thread gave up its core to wait for something. */
+static long fs_waits(void)
+{
+	struct rusage u;
+
+	return getrusage(RUSAGE_THREAD, &u) == 0 ? u.ru_nvcsw : 0;
+}
+
 static void fs_serve_inline(struct fs_thread *t)
 {
 	struct fs *f = t->fs;
 	uint64_t start = clock_mono_ns(), end;
+	long waits = fs_waits();
 
 	fs_serve(t, t->msg, false);
 	atomic_fetch_sub(&f->inlining, 1);
 	end = clock_mono_ns();
-	if (end - start > FS_QUICK_NS) {
+	/* A busy machine is no slow backing: only who waited has waited for it. */
+	if (end - start > FS_QUICK_NS && fs_waits() != waits) {
 		uint64_t penalty = (end - start) * FS_PENALTY;
 
 		atomic_store(&f->inline_from,
@@ -317,6 +334,8 @@ static void fs_dispatch(struct fs_thread *t)
 		fs_reply_raw(f, in.unique, ENOSYS);
 	} else if (kind == FS_POOL) {
 		fs_serve_blocking(t);
+	} else if (kind == FS_LONG) {
+		fs_to_pool(t);
 	} else {
 		fs_serve(t, m, kind == FS_TRY);
 		if (t->again)
