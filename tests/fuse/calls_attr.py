@@ -296,7 +296,8 @@ def flag_ioctls(d):
         for path in (p, d + '/own'):
             h = os.open(path, os.O_RDONLY)
             for flag in (0x40, 0x20, 0x10, 0):
-                call('user sets', lambda: fcntl.ioctl(h, FS_IOC_SETFLAGS, array.array('L', [flag]), True))
+                flags = array.array('L', [flag | 0x80000])  # ext4's extents
+                call('user sets', lambda: fcntl.ioctl(h, FS_IOC_SETFLAGS, flags, True))
     as_user(user)
 
 
