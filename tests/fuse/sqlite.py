@@ -92,6 +92,15 @@ def drop(top):
         os.close(fd)
 
 
+def apart(what, top, log):
+    """In a process of its own: closing any descriptor of a file gives up the locks that the process
+    has on it, also those of a connection that Python has not let go of yet."""
+    done = subprocess.run([sys.executable, __file__, what, top, log], stdout=subprocess.PIPE, check=False)
+    if done.returncode:
+        sys.exit(f"{what}: exit {done.returncode}")
+    return done.stdout.decode().strip()
+
+
 def logged_bytes(log):
     return sum(os.path.getsize(f"{log}/{f}") for f in os.listdir(log))
 
@@ -119,23 +128,28 @@ def load(top, log, journal, sync, seconds, seed):
         for p in writers:
             if p.poll() is not None:
                 sys.exit(f"a writer ended by itself: {p.returncode}")
-        drop(top)
+        apart("drop", top, log)
         w = rng.randrange(WRITERS)
         writers[w].kill()
         writers[w].wait()
-        check(top, log)
+        apart("check", top, log)
         kills, checks = kills + 1, checks + 1
         writers[w] = start(w)
     for p in writers:
         p.send_signal(signal.SIGKILL)
         p.wait()
-    print(f"{journal}/{sync}: {check(top, log)} rows, {kills} kills, {checks + 1} checks")
+    rows = apart("check", top, log)
+    print(f"{journal}/{sync}: {rows} rows, {kills} kills, {checks + 1} checks")
 
 
 if sys.argv[1] == "write":
     write(sys.argv[2], sys.argv[3], int(sys.argv[4]), sys.argv[5])
 elif sys.argv[1] == "check":
-    if check(sys.argv[2], sys.argv[3]) == 0:
+    total = check(sys.argv[2], sys.argv[3])
+    if total == 0:
         sys.exit("nothing was written")
+    print(total)
+elif sys.argv[1] == "drop":
+    drop(sys.argv[2])
 else:
     load(*sys.argv[2:6], float(sys.argv[6]), int(sys.argv[7]))
