@@ -27,6 +27,7 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "base/signals.h"
 #include "cache/cache_priv.h"
 
 #define CPUBLISH_ROUND 4096u  /* files a round */
@@ -303,10 +304,11 @@ int cache_flush(struct cache *c)
 static void *cpublish_main(void *arg)
 {
 	struct cache *c = arg;
-	uint64_t pause = c->o.publish_after_ns / 2 + NS_PER_MS;
 	bool more = false, work, sweep;
+	uint64_t pause;
 
 	lock_acquire(&c->open_lock);
+	pause = c->o.publish_after_ns / 2 + NS_PER_MS;
 	while (!c->stopping) {
 		if (!c->opens && !c->deads && !c->sweep_wanted)
 			lock_cond_wait(&c->open_cond, &c->open_lock);
@@ -329,13 +331,12 @@ static void *cpublish_main(void *arg)
 
 int cpublish_start(struct cache *c)
 {
-	sigset_t all, old;
+	sigset_t old;
 	int err;
 
 	if (!c->flash)
 		return 0;
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &old);
+	signals_block(&old);
 	err = -pthread_create(&c->publisher, NULL, cpublish_main, c);
 	pthread_sigmask(SIG_SETMASK, &old, NULL);
 	if (err)
