@@ -21,6 +21,7 @@
 
 #include "base/lock.h"
 #include "base/log.h"
+#include "base/signals.h"
 #include "base/workq.h"
 
 struct workq_thread {
@@ -77,11 +78,10 @@ static void *workq_main(void *arg)
 
 static int workq_start(struct workq *q, unsigned threads)
 {
-	sigset_t all, old;
+	sigset_t old;
 	int rc = 0;
 
-	sigfillset(&all);
-	pthread_sigmask(SIG_BLOCK, &all, &old);
+	signals_block(&old);
 	while (q->threads < threads && rc == 0) {
 		struct workq_thread *t = &q->thread[q->threads];
 

@@ -96,19 +96,11 @@ static int fs_session_create(struct fs *f, const struct fs_options *o)
 	return bad ? -ENOMEM : f->session ? 0 : -EINVAL;
 }
 
-/* Signals are for the thread in fs_run: the queues' threads are made with all of them blocked. */
 static int fs_queues_create(struct fs *f, unsigned threads)
 {
-	sigset_t all, old;
-	int err;
+	int err = workq_create(&f->pool, "gild-pool", threads, 0);
 
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &old);
-	err = workq_create(&f->pool, "gild-pool", threads, 0);
-	if (!err)
-		err = workq_create(&f->park, "gild-park", FS_PARK_THREADS, 0);
-	pthread_sigmask(SIG_SETMASK, &old, NULL);
-	return err;
+	return err ? err : workq_create(&f->park, "gild-park", FS_PARK_THREADS, 0);
 }
 
 static unsigned fs_default_readers(void)

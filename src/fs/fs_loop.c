@@ -60,6 +60,7 @@
 #include "base/clock.h"
 #include "base/htab.h"
 #include "base/log.h"
+#include "base/signals.h"
 #include "fs/fs_priv.h"
 
 #define FS_WAKE_SIGNAL SIGURG
@@ -426,7 +427,7 @@ static int fs_reader_start(struct fs *f, struct fs_thread *t)
 int fs_loop_start(struct fs *f)
 {
 	struct sigaction wake = { .sa_handler = fs_wake_handler };
-	sigset_t all, old;
+	sigset_t wakes, old;
 	int err = 0;
 
 	f->threads = calloc(f->readers + f->helpers, sizeof(*f->threads));
@@ -434,9 +435,10 @@ int fs_loop_start(struct fs *f)
 		return -ENOMEM;
 	sigaction(FS_WAKE_SIGNAL, &wake, &f->old_action);
 	/* Everything else is for the thread in fs_run. */
-	sigfillset(&all);
-	sigdelset(&all, FS_WAKE_SIGNAL);
-	pthread_sigmask(SIG_SETMASK, &all, &old);
+	signals_block(&old);
+	sigemptyset(&wakes);
+	sigaddset(&wakes, FS_WAKE_SIGNAL);
+	pthread_sigmask(SIG_UNBLOCK, &wakes, NULL);
 	for (unsigned i = 0; i < f->readers + f->helpers && !err; i++) {
 		f->threads[i].helper = i >= f->readers;
 		err = fs_reader_start(f, &f->threads[i]);

@@ -1,7 +1,7 @@
 noinst_LIBRARIES += src/meta/libmeta.a
 src_meta_libmeta_a_SOURCES = \
 	src/meta/meta.c src/meta/meta.h src/meta/meta_priv.h \
-	src/meta/meta_check.c src/meta/meta_file.h src/meta/meta_free.c \
+	src/meta/meta_check.c src/meta/meta_file.h src/meta/meta_free.c src/meta/meta_guard.c \
 	src/meta/meta_open.c
 
 if HAVE_CHECK

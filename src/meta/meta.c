@@ -39,15 +39,18 @@ static int meta_read_begin(struct meta *m, MDB_txn **out)
 	if (m->pooled)
 		txn = m->pool[--m->pooled];
 	lock_release(&m->lock);
-	*out = txn;
-	if (!txn)
-		return meta_error(mdb_txn_begin(m->env, NULL, MDB_RDONLY, out));
-	rc = mdb_txn_renew(txn);
-	if (rc) {
-		mdb_txn_abort(txn);
-		*out = NULL;
+	if (txn)
+		rc = meta_error(mdb_txn_renew(txn));
+	else
+		rc = meta_error(mdb_txn_begin(m->env, NULL, MDB_RDONLY, &txn));
+	if (rc == 0 && meta_is_lost(m))
+		rc = -EIO;
+	if (rc < 0) {
+		mdb_txn_abort(txn); /* NULL-safe */
+		txn = NULL;
 	}
-	return meta_error(rc);
+	*out = txn;
+	return rc;
 }
 
 static void meta_read_end(struct meta *m, MDB_txn *txn)
@@ -66,11 +69,13 @@ static int meta_lookup(struct meta *m, MDB_txn *txn, unsigned table, const void 
 		       size_t key_len, MDB_val *value)
 {
 	MDB_val k = {.mv_size = key_len, .mv_data = (void *)(uintptr_t)key};
+	int rc;
 
 	gild_assert(table < m->tables);
 	if (key_len == 0 || key_len > META_KEY_MAX)
 		return -EINVAL;
-	return meta_error(mdb_get(txn, m->table[table], &k, value));
+	rc = meta_error(mdb_get(txn, m->table[table], &k, value));
+	return meta_is_lost(m) ? -EIO : rc;
 }
 
 int meta_get(struct meta *m, unsigned table, const void *key, size_t key_len, void *buf,
@@ -87,6 +92,8 @@ int meta_get(struct meta *m, unsigned table, const void *key, size_t key_len, vo
 		rc = -EOVERFLOW;
 	if (rc == 0)
 		memcpy(buf, value.mv_data, value.mv_size);
+	if (meta_is_lost(m))
+		rc = -EIO;
 	if (rc == 0 || rc == -EOVERFLOW)
 		*len = value.mv_size;
 	meta_read_end(m, txn);
@@ -126,6 +133,10 @@ static int meta_begin(struct meta *m, bool write, struct meta_txn **out)
 		rc = meta_error(mdb_txn_begin(m->env, NULL, 0, &t->txn));
 	else
 		rc = meta_read_begin(m, &t->txn);
+	if (rc == 0 && write && meta_is_lost(m)) {
+		mdb_txn_abort(t->txn);
+		rc = -EIO;
+	}
 	if (rc < 0) {
 		free(t);
 		return rc;
@@ -237,6 +248,8 @@ static int meta_commit_write(struct meta_txn *t)
 	size_t txn_id = mdb_txn_id(t->txn);
 	int rc = t->error;
 
+	if (rc == 0 && meta_is_lost(m))
+		rc = -EIO;
 	if (rc == 0 && m->hook.before)
 		rc = m->hook.before(m->hook.arg);
 	if (rc < 0) {
@@ -262,6 +275,8 @@ int meta_commit(struct meta_txn *t)
 		rc = meta_commit_write(t);
 	else
 		meta_read_end(t->m, t->txn);
+	if (!t->write && meta_is_lost(t->m))
+		rc = -EIO; /* what was read may have been zeroes */
 	free(t);
 	return rc;
 }
@@ -277,7 +292,7 @@ void meta_abort(struct meta_txn *t)
 	free(t);
 }
 
-static int meta_walk_cursor(MDB_cursor *cursor, const void *from, size_t from_len,
+static int meta_walk_cursor(struct meta *m, MDB_cursor *cursor, const void *from, size_t from_len,
 			    int (*fn)(void *arg, const struct meta_buf *key,
 				      const struct meta_buf *value),
 			    void *arg)
@@ -285,7 +300,7 @@ static int meta_walk_cursor(MDB_cursor *cursor, const void *from, size_t from_le
 	MDB_val k = {.mv_size = from_len, .mv_data = (void *)(uintptr_t)from}, v;
 	int rc = mdb_cursor_get(cursor, &k, &v, from_len ? MDB_SET_RANGE : MDB_FIRST);
 
-	while (rc == 0) {
+	while (rc == 0 && !meta_is_lost(m)) {
 		struct meta_buf key = {.data = k.mv_data, .len = k.mv_size};
 		struct meta_buf value = {.data = v.mv_data, .len = v.mv_size};
 		int stop = fn(arg, &key, &value);
@@ -294,6 +309,8 @@ static int meta_walk_cursor(MDB_cursor *cursor, const void *from, size_t from_le
 			return stop;
 		rc = mdb_cursor_get(cursor, &k, &v, MDB_NEXT);
 	}
+	if (meta_is_lost(m))
+		return -EIO;
 	return rc == MDB_NOTFOUND ? 0 : meta_error(rc);
 }
 
@@ -311,7 +328,7 @@ int meta_walk(struct meta *m, unsigned table, const void *from, size_t from_len,
 		return rc;
 	rc = meta_error(mdb_cursor_open(txn, m->table[table], &cursor));
 	if (rc == 0) {
-		rc = meta_walk_cursor(cursor, from, from_len, fn, arg);
+		rc = meta_walk_cursor(m, cursor, from, from_len, fn, arg);
 		mdb_cursor_close(cursor);
 	}
 	meta_read_end(m, txn);

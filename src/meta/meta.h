@@ -42,6 +42,9 @@ struct meta_hook {
  * (address space only). A damaged file gives -EUCLEAN and stays untouched. */
 int meta_open(struct meta **out, const char *dir, const char *const *tables, uint64_t map_bytes,
 	      bool create);
+/* For the program, once, after other handlers of SIGBUS were installed: an environment whose file is
+ * cut short while it is open then answers -EIO for good, instead of ending the process. */
+void meta_catch_bus_errors(void);
 /* Looks at an environment without opening or changing it: 0, -ENOENT, -EUCLEAN (logged), -EIO. */
 int meta_check(const char *dir);
 void meta_close(struct meta *m); /* NULL-safe; no transaction may be open */

@@ -170,11 +170,13 @@ static int meta_open_existing(struct meta **out, const char *dir, const char *co
 	rc = m->dir ? meta_open_env(m, dir, 0, tables, map_bytes, create) : -ENOMEM;
 	if (rc == 0)
 		rc = meta_extend_file(m);
-	if (rc < 0)
+	if (rc < 0) {
 		meta_close(m);
-	else
-		*out = m;
-	return rc;
+		return rc;
+	}
+	meta_guard(m);
+	*out = m;
+	return 0;
 }
 
 int meta_open(struct meta **out, const char *dir, const char *const *tables, uint64_t map_bytes,
@@ -205,6 +207,7 @@ void meta_close(struct meta *m)
 		mdb_txn_abort(m->pool[i]);
 	if (m->env)
 		mdb_env_close(m->env);
+	meta_unguard(m);
 	lock_destroy(&m->lock);
 	free(m->dir);
 	free(m);

@@ -24,6 +24,7 @@ struct meta {
 	struct meta_hook hook; /* set before use by several threads */
 
 	_Atomic uint64_t bytes_written;
+	atomic_bool lost, lost_told; /* meta_guard.c */
 
 	struct lock lock; /* protects the pool */
 	unsigned pooled;
@@ -36,6 +37,12 @@ int meta_error(int rc);
 uint64_t meta_pages(const struct meta *m);
 /* Gives data.mdb the length its last page number claims; see meta_check.c. */
 int meta_extend_file(const struct meta *m);
+
+/* From here on the mappings of m may lose their file; meta_is_lost() tells. */
+void meta_guard(struct meta *m);
+void meta_unguard(struct meta *m);
+/* Whether what was read may be zeroes instead of the file's bytes; logged once. */
+bool meta_is_lost(struct meta *m);
 
 /* Is this a sound data.mdb? 0, -ENOENT, -EUCLEAN, -EIO. Reads with pread(2) only. */
 int meta_check_file(const char *path);

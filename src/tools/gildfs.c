@@ -19,6 +19,7 @@
 
 #include "base/log.h"
 #include "fs/fs.h"
+#include "meta/meta.h"
 #include "tools/control.h"
 #include "tools/gildfs_options.h"
 #include "tools/mount_status.h"
@@ -148,6 +149,7 @@ static int gildfs_serve(struct gildfs *g, const char *default_card)
 	int rc, closed;
 
 	g->watchdog = watchdog_start(o->mountpoint);
+	meta_catch_bus_errors();
 	rc = gildfs_start_stack(g, default_card);
 	if (rc < 0) {
 		watchdog_stop(g->watchdog);

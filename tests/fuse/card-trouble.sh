@@ -59,5 +59,6 @@ trouble() {
 }
 trouble "filesystem full" 'dd if=/dev/zero of="$T/t/fill" bs=1M 2>/dev/null || true' 0 2500
 trouble "medium cut short" 'truncate -s 1M "$T/t/c/medium.dat"'
+trouble "maps cut short" 'for f in "$T"/t/c/meta/*/data.mdb; do truncate -s 0 "$f"; done'
 trouble "card removed" 'rm -rf "$T/t/c"'
 trouble "SIGTERM" 'kill -TERM "$pid"' 1

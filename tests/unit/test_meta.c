@@ -596,6 +596,40 @@ START_TEST(readers_and_a_writer_do_not_meet)
 }
 END_TEST
 
+/* `_i`: how many sixteenths of the file are left. */
+START_TEST(file_cut_short_in_use_is_an_error)
+{
+	char buf[64];
+	struct meta *m = env_open();
+	struct meta_txn *t;
+	struct stat st;
+	struct walked w = {.next = 0, .stop = UINT64_MAX};
+	unsigned lost = 0;
+
+	meta_catch_bus_errors();
+	for (unsigned i = 0; i < 20; i++)
+		put_range(m, i * 500, i * 500 + 500, 7);
+	ck_assert_int_eq(stat(data, &st), 0);
+	ck_assert_int_eq(truncate(data, st.st_size * _i / 16 / 4096 * 4096), 0);
+	for (uint64_t k = 0; k < 10000; k++) {
+		uint64_t key = __builtin_bswap64(k);
+		size_t len = sizeof(buf);
+		int rc = meta_get(m, LINES, &key, sizeof(key), buf, &len);
+
+		if (rc == 0)
+			ck_assert_int_eq(lost, 0);
+		else
+			ck_assert_int_eq(rc, -EIO);
+		lost += rc != 0;
+	}
+	ck_assert_uint_gt(lost, 0);
+	ck_assert_int_eq(meta_begin_write(m, &t), -EIO);
+	ck_assert_int_eq(meta_begin_read(m, &t), -EIO);
+	ck_assert_int_eq(meta_walk(m, LINES, NULL, 0, walk_step, &w), -EIO);
+	meta_close(m);
+}
+END_TEST
+
 static Suite *meta_suite(void)
 {
 	Suite *s = suite_create("meta");
@@ -618,6 +652,7 @@ static Suite *meta_suite(void)
 	tcase_add_test(t, flips_in_the_meta_pages_do_not_crash);
 	tcase_add_test(t, killed_process_leaves_what_it_committed);
 	tcase_add_test(t, readers_and_a_writer_do_not_meet);
+	tcase_add_loop_test(t, file_cut_short_in_use_is_an_error, 0, 12);
 	suite_add_tcase(s, t);
 	return s;
 }
