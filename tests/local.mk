@@ -75,3 +75,6 @@ bench: all tests/bench/filebench
 include tests/suites/local.mk
 fuse_tests += tests/fuse/calls.sh tests/fuse/descriptors.sh
 EXTRA_DIST += tests/fuse/calls.py tests/fuse/calls_data.py tests/fuse/calls_attr.py
+
+# By hand: an hour.
+EXTRA_DIST += tests/fuse/soak.sh tests/fuse/soak.py
