@@ -162,6 +162,7 @@ def below():
     put(M + "/sub/more", b"more")
     expect("written there", get(B + "/sub/more", False), b"more")
     expect("not the one below", error(os.stat, M + "/sub/under"), "ENOENT")
+    run(GILD, "flush", M)      # lets go of idle descriptors there
     wait("it can be unmounted",
          lambda: subprocess.run(["umount", B + "/sub"], stderr=subprocess.DEVNULL).returncode == 0)
     wait("what was below shows", lambda: error(os.listdir, M + "/sub") is None and
